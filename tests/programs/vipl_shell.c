@@ -13,6 +13,7 @@
 
 #define _GNU_SOURCE
 #include <dlfcn.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -174,6 +175,29 @@ static void call_function(struct call *call)
 		answer_number(call, "value", function(a[0], a[1], a[2], a[3], a[4], a[5]));
 }
 
+static void *call_in_thread(void *call)
+{
+	call_function(call);
+	return NULL;
+}
+
+/* Calls a function in a thread that is cancelled after a while; whether it has ended by that. */
+static void cancel(struct call *call)
+{
+	useconds_t time = 1000 * number(call);
+	void *result = NULL;
+	pthread_t id;
+
+	if (pthread_create(&id, NULL, call_in_thread, call)) {
+		call->complaint = "there is no thread";
+		return;
+	}
+	usleep(time);
+	pthread_cancel(id);
+	pthread_join(id, &result);
+	answer_number(call, "cancelled", result == PTHREAD_CANCELED);
+}
+
 /* Looks at a queue until its first descriptor is complete. */
 static void poll_done(struct call *call)
 {
@@ -286,6 +310,7 @@ static void watch(struct call *call)
 
 static const struct command commands[] = {
 	{ "call", call_function },	/* FUNCTION [ARGUMENT...] */
+	{ "cancel", cancel },		/* MILLISECONDS FUNCTION [ARGUMENT...] */
 	{ "many", post_many },		/* VI RECEIVE DESCRIPTOR HANDLE COUNT */
 	{ "drain", drain },		/* VI RECEIVE */
 	{ "close", close_path },	/* PATH */

@@ -12,9 +12,9 @@ import pytest
 from frames import wait_for_peers
 from ntbrig.settings import PATIENCE
 from places import all_ends, fabric
-from shell import until
+from shell import INTACT, until
 from vipl import (
-    FOREVER, LEVELS, RD, RECV, RR, SEND, SOON, STATUS, UD, Program, ViplError, ask, connect,
+    FOREVER, LEVELS, PAGE, RD, RECV, RR, SEND, SOON, STATUS, UD, Program, ViplError, ask, connect,
     ends, fails, meet, says, stopped,
 )  # fmt: skip
 
@@ -146,6 +146,32 @@ def test_a_killed_server_that_waits_is_forgotten(ends):
         client.program.request(client.vi, (client.host, b""), (server.host, b"test"), FOREVER)
     ends.start()
     connect(ends.side(1), client)
+
+
+def test_a_thread_that_is_cancelled_waits_for_nobody(ends):
+    """VI-CONN-6: in VipConnectWait; nothing is left of it, and other threads go on."""
+    server, client = ends.pair()
+    connected = server.another(), client.another()
+    connect(*connected)
+    program, where = server.program, (server.host, b"test")
+    other = program.wait_client(server.nic, server.host, b"other", FOREVER)
+    out = program.allocate(PAGE)
+    files = lambda: len(program.guest.run(f"ls /proc/{program.pid}/fd").out.split())
+    opened = []
+    for _ in range(3):
+        arguments = (program.address(*where), FOREVER, out, out + 64, out + 128)
+        assert program.cancel(500, "VipConnectWait", server.nic, *arguments)
+        with fails("NO_MATCH"):
+            client.program.request(client.vi, (client.host, b""), where, FOREVER)
+        opened.append(files())
+    assert opened == opened[:1] * 3
+    assert program.same(out, PAGE, 0) == INTACT
+    says(*connected, b"still here")
+    found, asking = meet(other, client, (server.host, b"other"))
+    program.accept(found.conn, server.vi)
+    asking.result()
+    again = client.another()
+    connect(server.another(), again)
 
 
 @pytest.mark.parametrize("end", ("close", "kill"))

@@ -7,6 +7,7 @@ the first one's interface on the third."""
 import random
 import re
 import time
+from contextlib import ExitStack, contextmanager, nullcontext
 from typing import NamedTuple
 
 import pytest
@@ -20,12 +21,14 @@ from sharing import pinned, wait_until_unpinned
 from shell import until
 from vipl import (
     ERRORS, FOREVER, LEVELS, PAGE, RD, RECV, RESOURCES, RETURNS, RR, SEND, STATUS, UD, Done, Ends,
-    all_ends, ask, connect, ends, fails, says, stopped,
+    all_ends, ask, connect, ends, fails, meet, memory_left, says, stopped,
 )  # fmt: skip
 
 WRITE, READ = 1, 2
 FLUSHED = {"DESC_FLUSHED"}
 LOST = ["CONN_LOST"]
+# Bytes for windows that connections share.
+LITTLE = 0x2_0000
 
 
 # --- three hosts
@@ -134,8 +137,67 @@ def peer_has_asked(stays, goes):
     return check
 
 
+def client_was_late(stays, goes):
+    """The client has not waited for an answer."""
+    found, asking = ask(stays, goes, b"late", timeout=2_000)
+    with fails("TIMEOUT"):
+        asking.result()
+
+    def check(way):
+        # A server is told of what there is now.
+        with fails("NOT_REACHABLE" if way.cut else "TIMEOUT"):
+            stays.program.accept(found.conn, stays.vi)
+        assert (stays.state(), stays.reports()) == ("ERROR" if way.cut else "IDLE", [])
+
+    return check
+
+
+def peer_was_asked(stays, goes):
+    """Who is left has asked, and goes on waiting for somebody in the other one's place."""
+    stays.program.peer_request(stays.vi, (stays.host, b""), (goes.host, b"never"), FOREVER)
+
+    def check(way):
+        if way.cut:
+            with fails("NOT_REACHABLE"):
+                stays.program.peer_wait(stays.vi)
+            return
+        with fails("NOT_DONE"):
+            stays.program.peer_done(stays.vi)
+        assert stays.state() == "CONNECT_PENDING"
+        stays.disconnect()
+        with fails("INVALID_STATE"):
+            stays.program.peer_done(stays.vi)
+
+    return check
+
+
+def peers_have_met(stays, goes):
+    """Nobody has asked what has come of it."""
+    for one, other in ((stays, goes), (goes, stays)):
+        one.program.peer_request(one.vi, (one.host, b""), (other.host, b"met"), FOREVER)
+    stays.until_state("CONNECTED")
+    goes.until_state("CONNECTED")
+
+    def check(way):
+        assert (stays.told(1), stays.state()) == (LOST, "ERROR")
+        assert stays.program.peer_done(stays.vi) == goes.attributes._replace(ptag=0)
+        with fails("INVALID_STATE"):
+            stays.program.peer_done(stays.vi)
+
+    return check
+
+
 def connected(stays, goes):
     connect(stays, goes)
+    return loses_connection(stays, goes)
+
+
+def connected_to_server(stays, goes):
+    connect(goes, stays)
+    return loses_connection(stays, goes)
+
+
+def loses_connection(stays, goes):
     posted = [stays.receive(64 * n) for n in range(2)]
     says(stays, goes, b"before")
 
@@ -147,9 +209,50 @@ def connected(stays, goes):
     return check
 
 
-def busy(stays, goes):
-    """Writes are under way, and more than there is room for."""
+def lost_before(stays, goes):
+    """Who is left has been told, and has not disconnected."""
     connect(stays, goes)
+    goes.disconnect()
+    assert stays.told(1) == LOST
+
+    def check(way):
+        assert (stays.told(1), stays.state()) == (LOST, "ERROR")
+        at = stays.receive()
+        assert (stays.wait(RECV).descriptor, stays.told(1)) == (at, LOST)
+
+    return check
+
+
+def idle(stays, goes):
+    """Post receives that wait for the next connection."""
+    connect(stays, goes)
+    stays.disconnect()
+    goes.until_state("ERROR")
+    posted = [stays.receive(64 * n) for n in range(2)]
+
+    def check(way):
+        with fails("NOT_DONE"):
+            stays.done(RECV)
+        assert (stays.state(), stays.reports()) == ("IDLE", [])
+        stays.disconnect()
+        done = stays.drain(RECV)
+        assert [(each.descriptor, each.errors) for each in done] == [(at, FLUSHED) for at in posted]
+
+    return check
+
+
+def busy(stays, goes):
+    connect(stays, goes)
+    return loses_writes(stays, goes)
+
+
+def busy_with_server(stays, goes):
+    connect(goes, stays)
+    return loses_writes(stays, goes)
+
+
+def loses_writes(stays, goes):
+    """Writes are under way, and more than there is room for."""
     posted = [stays.receive(64 * n) for n in range(2)]
     piece = [stays.part(0, 0x10000)]
     sent = [
@@ -172,7 +275,10 @@ def busy(stays, goes):
     return check
 
 
-STEPS = (server_waits, server_was_asked, client_has_asked, peer_has_asked, connected, busy)
+STEPS = (
+    server_waits, server_was_asked, client_has_asked, client_was_late, peer_has_asked, peer_was_asked,
+    peers_have_met, connected, connected_to_server, lost_before, idle, busy, busy_with_server,
+)  # fmt: skip
 
 
 class Way(NamedTuple):
@@ -227,10 +333,28 @@ WAYS = {
 }
 
 
+@contextmanager
+def little_memory(fabric):
+    """Inside, all new connections of the first host share memory with the other ones to the same."""
+    stays, goes, third = fabric.hosts
+    with ExitStack() as taken:
+        for other in (goes, third):
+            for both in ((stays, other), (other, stays)):
+                taken.enter_context(memory_left(*both, LITTLE))
+        yield
+
+
+@pytest.fixture(params=("own memory", "lanes"))
+def memory_of_connections(request, fabric):
+    with little_memory(fabric) if request.param == "lanes" else nullcontext():
+        yield request.param
+
+
 @pytest.mark.parametrize("name", WAYS)
-def test_who_is_left_is_told_and_nobody_else(fabric, ends, name):
-    """VI-NIC-6, VI-NIC-7, VI-STATE-9, VI-DISC-4, VI-CONN-6, VI-CONN-24, VI-EM-11, VI-NR-1, SC-17:
-    at each step of a connection; then it is as if nobody had been there."""
+def test_who_is_left_is_told_and_nobody_else(fabric, ends, memory_of_connections, name):
+    """VI-NIC-6, VI-NIC-7, VI-STATE-9, VI-DISC-4, VI-CONN-6, VI-CONN-11, VI-CONN-24, VI-EM-11, VI-NR-1,
+    VI-NR-3, VI-PEER-9, VI-STATE-16, SC-17: at each step of a connection, as server, client and peer;
+    then it is as if nobody had been there."""
     way = WAYS[name]
     bystander = Bystander(ends)
     both = ends.side(STAYS, RR), ends.side(GOES, RR)
@@ -260,6 +384,154 @@ def test_who_is_left_is_told_and_nobody_else(fabric, ends, name):
         side.until_state("ERROR")
         side.end_connection()
     bystander.goes_on()
+
+
+# --- a partner that does not confirm
+
+
+def lost_at_once(client):
+    """A client was connected, and heard of the end next."""
+    client.until_state("ERROR")
+    assert client.told(1) == LOST
+
+
+@pytest.mark.parametrize("name", ("stopped", "killed", "unplugged", "host killed"))
+def test_a_client_that_does_not_confirm(fabric, ends, memory_of_connections, name):
+    """VI-CONN-11, VI-CONN-13, VI-STATE-3, VI-NR-3: it is stopped when its server accepts. One that
+    runs again finds that it was connected, and that this is over; or, where its server would have
+    had to do more for the connection, that there is none."""
+    way = WAYS.get(name)
+    bystander = Bystander(ends)
+    stays, goes = ends.side(STAYS, RR), ends.side(GOES, RR)
+    kept = stays.receive()
+    found, asking = ask(stays, goes, timeout=FOREVER)
+    try:
+        with stopped(goes.program) if not way else nullcontext():
+            if way:
+                goes.program.guest.run(f"kill -STOP {goes.program.pid}")
+            begun = time.monotonic()
+            accepting = stays.program.later.call("VipConnectAccept", found.conn, stays.vi)
+            if way:
+                stays.program.until_asleep()
+                way.go(fabric, goes)
+            with fails("NOT_REACHABLE" if way and way.cut else "TIMEOUT"):
+                accepting.result()
+            assert time.monotonic() - begun < 10 * PATIENCE
+        with fails("INVALID_PARAMETER"):
+            stays.program.accept(found.conn, stays.vi)
+        if way and way.cut:
+            assert (stays.state(), stays.wait(RECV).errors) == ("ERROR", FLUSHED)
+        else:
+            with fails("NOT_DONE"):
+                stays.done(RECV)
+            assert (stays.state(), stays.reports()) == ("IDLE", [])
+        if not way and memory_of_connections == "lanes":
+            with fails("TIMEOUT"):
+                asking.result()
+            assert (goes.state(), goes.reports()) == ("IDLE", [])
+        elif not way:
+            assert asking.result() == stays.attributes._replace(ptag=0)
+            lost_at_once(goes)
+        bystander.goes_on()
+    finally:
+        if way:
+            if name == "unplugged":
+                goes.program.end()
+            way.back(fabric)
+    stays.end_connection()
+    ends.start()
+    again = ends.side(GOES, RR)
+    connect(stays, again)
+    says(again, stays, b"as before")
+
+
+@pytest.mark.parametrize("name", ("killed", "unplugged", "host killed"))
+def test_a_server_that_goes_when_it_has_accepted(fabric, ends, memory_of_connections, name):
+    """VI-CONN-20, VI-STATE-6, VI-STATE-9, VI-NR-3: its client, which was stopped meanwhile, was
+    connected, or cannot reach it any more; or there is no connection, where its server would have
+    had to do more for it."""
+    way = WAYS[name]
+    bystander = Bystander(ends)
+    stays, goes = ends.side(STAYS, RR), ends.side(GOES, RR)
+    found, asking = ask(goes, stays, timeout=FOREVER)
+    try:
+        with stopped(stays.program):
+            goes.program.later.call("VipConnectAccept", found.conn, goes.vi)
+            goes.program.until_asleep()
+            way.go(fabric, goes)
+        if way.cut:
+            with fails("NOT_REACHABLE"):
+                asking.result()
+            assert stays.state() == "ERROR"
+        elif memory_of_connections == "lanes":
+            with fails("TIMEOUT"):
+                asking.result()
+            assert (stays.state(), stays.reports()) == ("IDLE", [])
+        else:
+            assert asking.result() == goes.attributes._replace(ptag=0)
+            lost_at_once(stays)
+        bystander.goes_on()
+    finally:
+        way.back(fabric)
+    stays.end_connection()
+    ends.start()
+    again = ends.side(GOES, RR)
+    connect(again, stays)
+    says(again, stays, b"as before")
+
+
+def test_a_partner_that_is_stopped_is_waited_for(fabric, ends, memory_of_connections):
+    """VI-CONN-20, VI-PEER-8, VI-REL-11: at each step, as long as the caller says and not
+    longer; what it was told goes on when it runs again."""
+    both = ends.side(STAYS, RD), ends.side(GOES, RD)
+    bystander = Bystander(ends)
+    pairs = {step: [side.another() for side in both] for step in (
+        "waits", "was asked", "peer", "connected", "busy")}  # fmt: skip
+    for step in ("connected", "busy"):
+        connect(*pairs[step])
+    stays, goes = pairs["waits"]
+    waiting = goes.program.wait_client(goes.nic, goes.host, b"waits", FOREVER)
+    goes.program.until_asleep()
+    stays, goes = pairs["was asked"]
+    asked, asking = ask(goes, stays, b"asked", timeout=FOREVER)
+    receive = pairs["connected"][1].receive()
+    with stopped(goes.program):
+        stays, goes = pairs["waits"]
+        with fails("TIMEOUT"):
+            stays.program.request(stays.vi, (stays.host, b""), (goes.host, b"waits"), 1_000)
+        stays, goes = pairs["peer"]
+        stays.program.peer_request(stays.vi, (stays.host, b""), (goes.host, b"peer"), 1_000)
+        with fails("TIMEOUT"):
+            stays.program.peer_wait(stays.vi)
+        assert [pairs[step][0].state() for step in pairs] == [
+            "IDLE", "CONNECT_PENDING", "IDLE", "CONNECTED", "CONNECTED"]  # fmt: skip
+        stays, goes = pairs["connected"]
+        stays.send(b"waits")
+        assert stays.wait(SEND).errors == set()
+        busy_ones, target = pairs["busy"]
+        piece = [busy_ones.part(0, 0x10000)]
+        sent = [
+            busy_ones.post(SEND, piece, control=WRITE, remote=target.part(0x10000, 0))
+            for _ in range(40)
+        ]
+        bystander.goes_on()
+    done = [busy_ones.wait(SEND) for _ in sent]
+    assert [(each.descriptor, each.errors) for each in done] == [(at, set()) for at in sent]
+    got = goes.wait(RECV)
+    assert (got.descriptor, goes.bytes(0, 5)) == (receive, b"waits")
+    # It is not told of a client that has left, and waits for the next one.
+    stays, goes = pairs["waits"]
+    found, asking_again = meet(waiting, stays, (goes.host, b"waits"))
+    goes.program.accept(found.conn, goes.vi)
+    asking_again.result()
+    stays, goes = pairs["was asked"]
+    goes.program.accept(asked.conn, goes.vi)
+    asking.result()
+    for step in ("waits", "was asked", "connected", "busy"):
+        says(*pairs[step], b"goes on")
+    connect(*pairs["peer"])
+    says(*pairs["peer"], b"as if nothing had been")
+    assert all(side.reports() == [] for pair in pairs.values() for side in pair)
 
 
 def test_a_child_does_nothing_to_its_parents_connections(ends):

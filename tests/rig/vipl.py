@@ -22,10 +22,12 @@ from types import SimpleNamespace
 from typing import NamedTuple
 
 import pytest
+import sharing
 import shell
-from ntbrig import CommandFailed, GuestGone
+from ntbrig import CommandFailed, GuestGone, stack
 from ntbrig.settings import CHECKOUT
 from ntbrig.vipl import ENV, configure
+from sharing import MP
 from shell import until
 
 HEADER = (CHECKOUT / "userlib/include/vipl.h").read_text()
@@ -177,6 +179,10 @@ class Functions(shell.Caller):
     def call(self, name, *arguments):
         """Call a function; numbers, addresses and texts."""
         return self._order(_succeeded(name), "call", name, *arguments)
+
+    def cancel(self, milliseconds, name, *arguments):
+        """Call a function in a thread that is cancelled after so long; whether that has ended it."""
+        return self._order(lambda answer: answer["cancelled"], "cancel", milliseconds, name, *arguments)
 
     def poll(self, vi, queue, milliseconds=SOON):
         """Look at a queue until a descriptor is complete: the value, and where it is."""
@@ -721,6 +727,37 @@ def stopped(program):
         yield
     finally:
         program.guest.run(f"kill -CONT {program.pid}")
+
+
+@contextmanager
+def memory_left(short, other, length):
+    """Inside, so many bytes for windows are free at a host beside another one: a session of others
+    has the rest, which has none of the other host's."""
+    with sharing.Process(short) as owner, sharing.Process(other) as partner:
+        both = stack.numbers([short, other])
+        here, there = (_to(process, n) for process, n in ((owner, both[1]), (partner, both[0])))
+        size = here.local_free - length
+        sides = ((owner, here, "SERVER", "local"), (partner, there, "CLIENT", "remote"))
+        for process, interface, role, side in sides:
+            fields = {
+                "interface": interface.id,
+                "role": getattr(MP, "ROLE_" + role),
+                "location": MP.LOCATION_LOGICAL,
+                "protocol": 0x5445_5354,
+                side + "_min": size,
+                side + "_max": size,
+            }
+            process.call("SESSION_OPEN", "mp_session_open", **fields)
+        assert _to(owner, both[1]).local_free == length
+        yield
+
+
+def _to(process, peer):
+    """The interface that leads to a host."""
+    interfaces = process.interfaces()
+    told = [process.call("INTERFACE", "mp_interface", id=number) for number in interfaces]
+    (found,) = [one for one in told if one.peer == peer]
+    return found
 
 
 def meet(waiting, client, remote, local=b"client", timeout=SOON):

@@ -30,7 +30,7 @@ pub fn caught<T>(function: impl FnOnce() -> T) -> Option<T> {
     }
 }
 
-fn errno() -> i32 {
+pub(crate) fn errno() -> i32 {
     // SAFETY: The address is that of this thread's variable.
     unsafe { *libc::__errno_location() }
 }

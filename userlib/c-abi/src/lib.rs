@@ -63,6 +63,7 @@
 mod export;
 mod guard;
 mod memory;
+mod nap;
 mod process;
 mod table;
 
@@ -76,6 +77,7 @@ pub mod diagnostics {
 pub use export::{Abi, Extent};
 pub use guard::{caught, guarded, set_errno};
 pub use memory::{In, Input, Null, Opaque, Out, Room, Text};
+pub use nap::Nap;
 pub use process::{Make, PerProcess};
 pub use table::Objects;
 #[cfg(target_pointer_width = "64")]

@@ -5,13 +5,15 @@
 
 use crate::{
     address::Address,
-    functions::{self, descriptor, handle_of, Descriptor},
+    functions::{self, descriptor, handle_of, Descriptor, Waiting},
     process::Process,
     sys,
 };
-use mp_c_abi::{export, guarded, Abi, Handle, Input, Opaque, Out, PerProcess, Room, Text};
+use mp_c_abi::{
+    diagnostics, export, guarded, Abi, Handle, Input, Nap, Opaque, Out, PerProcess, Room, Text,
+};
 use mp_fabric::{CharDevice, Device, ProcessMemory};
-use std::{ffi::c_void, ptr};
+use std::{cell::RefCell, ffi::c_void, ptr};
 use vipl::{
     CqHandler, Error, ErrorEvent, ErrorHandler, Library, QueueHandler,
     QueueKind::{Receive, Send},
@@ -123,6 +125,89 @@ pub fn entries(list: &sys::VIP_AUTODISCOVERY_LIST) -> Result<Vec<Address>> {
     Ok(pointers.into_iter().map(vouched).collect())
 }
 
+thread_local! {
+    /// The server that the thread waits as in `VipConnectWait`. It ends with a thread that is
+    /// cancelled.
+    static WAITING: RefCell<Option<Waiting<CharDevice>>> = const { RefCell::new(None) };
+}
+
+/// Waits for a client. A thread that is cancelled ends here, and waits for nobody any more
+/// (VI-CONN-6).
+///
+/// # Safety
+/// As of the other functions.
+#[no_mangle]
+pub unsafe extern "C-unwind" fn VipConnectWait(
+    nic: Handle,
+    local: Address,
+    timeout: sys::VIP_ULONG,
+    remote: Address,
+    attributes: Out<sys::VIP_VI_ATTRIBUTES>,
+    conn: Out<Handle>,
+) -> sys::VIP_RETURN {
+    diagnostics::init();
+    let begun = run(|process| {
+        let begun =
+            functions::connect_wait(process, nic, local, timeout, remote, attributes, conn)?;
+        WAITING.set(Some(begun));
+        Ok(())
+    });
+    if begun != sys::VIP_SUCCESS {
+        return begun;
+    }
+    loop {
+        match look_for_client() {
+            Ok(nap) => {
+                // SAFETY: This frame has nothing to drop, and the program's own are its affair.
+                unsafe { nap.sleep_or_end() }
+            }
+            Err(result) => return result,
+        }
+    }
+}
+
+/// Look for a client of the thread's server: how long to sleep until then.
+///
+/// # Errors
+/// What `VipConnectWait` returns, success among it.
+fn look_for_client() -> std::result::Result<Nap, sys::VIP_RETURN> {
+    let mut nap = None;
+    let result = run(|process| {
+        let mut waiting = WAITING.take().ok_or(Error::Resource)?;
+        waiting.look(process).unwrap_or_else(|| {
+            nap = Some(waiting.nap());
+            WAITING.set(Some(waiting));
+            Ok(())
+        })
+    });
+    nap.ok_or(result)
+}
+
+// Compiles only if the header's function takes and returns the same.
+const _: () = {
+    #[allow(dead_code)]
+    unsafe fn declared(
+        nic: Handle,
+        local: Address,
+        timeout: sys::VIP_ULONG,
+        remote: Address,
+        attributes: Out<sys::VIP_VI_ATTRIBUTES>,
+        conn: Out<Handle>,
+    ) -> sys::VIP_RETURN {
+        // SAFETY: It is never called.
+        unsafe {
+            sys::VipConnectWait(
+                nic.to_c(),
+                local.to_c(),
+                timeout,
+                remote.to_c(),
+                attributes.to_c(),
+                conn.to_c(),
+            )
+        }
+    }
+};
+
 export! {
     header = sys; run = run;
 
@@ -167,12 +252,6 @@ export! {
     /// Changes what a VI has.
     VipSetViAttributes(vi: Handle, attributes: Out<sys::VIP_VI_ATTRIBUTES>) -> sys::VIP_RETURN
         = functions::set_vi_attributes;
-
-    /// Waits for a client.
-    VipConnectWait(
-        nic: Handle, local: Address, timeout: sys::VIP_ULONG, remote: Address,
-        attributes: Out<sys::VIP_VI_ATTRIBUTES>, conn: Out<Handle>
-    ) -> sys::VIP_RETURN = functions::connect_wait;
 
     /// Connects a client to a VI.
     VipConnectAccept(conn: Handle, vi: Handle) -> sys::VIP_RETURN = functions::connect_accept;

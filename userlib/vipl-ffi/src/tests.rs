@@ -18,7 +18,7 @@ use crate::{
 use mp_c_abi::{Handle, Opaque, Out};
 use mp_fabric::{Fabric, Map, ProcessMemory};
 use mp_testing::{FakeDevice, Host, World};
-use std::{ffi::c_void, mem::MaybeUninit, ptr, sync::Arc, thread};
+use std::{ffi::c_void, mem::MaybeUninit, ptr, sync::Arc, thread, time::Duration};
 use vipl::{Error, Library, QueueKind, Result};
 
 const NONE: Handle = Handle::NULL;
@@ -271,6 +271,27 @@ fn pair() -> (Side, Side) {
     (Side::new(&world, Host::A), Side::new(&world, Host::B))
 }
 
+/// Wait for a client until it comes, or the time is over.
+fn connect_wait(
+    process: &Program,
+    nic: Handle,
+    local: Address,
+    timeout: u64,
+    remote: Address,
+    attributes: Out<VIP_VI_ATTRIBUTES>,
+    out: Out<Handle>,
+) -> Result<()> {
+    let waiting = functions::connect_wait(process, nic, local, timeout, remote, attributes, out);
+    let mut waiting = waiting?;
+    loop {
+        if let Some(result) = waiting.look(process) {
+            return result;
+        }
+        assert!(waiting.nap().time <= Duration::from_millis(100));
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
 /// What a thread was told of a VI.
 struct Told(VIP_VI_ATTRIBUTES);
 
@@ -293,7 +314,7 @@ fn connect(
             let conn = made(|to| {
                 let (local, remote) = (local.address(), remote.address());
                 let given = out(&mut attributes);
-                functions::connect_wait(&s.process, s.nic, local, SOON, remote, given, to)
+                connect_wait(&s.process, s.nic, local, SOON, remote, given, to)
             });
             let conn = conn.unwrap();
             functions::connect_accept(&s.process, conn, server).unwrap();

@@ -8,9 +8,11 @@
 //! | client | pending | the same of the server | its VI's attributes, its own address | |
 //! | peer | peer | own host address and discriminator, then the partner's | its VI's attributes | |
 //!
-//! Where memory for windows is short, a connection's session has none, and its messages have a lane
-//! of a trunk ([`Trunk`](crate::trunk::Trunk)). A server waits for both kinds. A client asks for the
-//! one without windows first if memory is short, and for the other one if nobody waits for that. A
+//! Where memory for windows is short at either host, a connection's session has none, and its
+//! messages have a lane of a trunk ([`Trunk`](crate::trunk::Trunk)). A server waits for both kinds,
+//! and posts the one with windows last. A client looks which servers wait with windows, asks for a
+//! session without, and for one with windows only of those that it has seen before: they share
+//! no memory. One that finds too little memory only with its question asks again without windows. A
 //! peer whose memory is short posts both, and says so with the one that has windows: that one counts
 //! unless both peers have said so. Without windows, what is told has a [`Meeting`] as well: a client
 //! in front of all else, a server and a peer behind their attributes. A library that knows nothing
@@ -26,7 +28,7 @@ mod posts;
 use crate::{
     attributes::{Told, ENCODED},
     check::Checked,
-    link::{Lane, Link, Numbers, Own, ENDS},
+    link::{Lane, Link, Numbers, Own, Unopened, ENDS},
     lock,
     nic::NicShared,
     state::{Event, State},
@@ -37,13 +39,13 @@ use crate::{
 };
 use mp_fabric::{
     thread, CharDevice, Deadline, Device, Error as FabricError, EventMask, Interface, InterfaceId,
-    PartnerState, RequestId, Session, Wake,
+    PartnerState, RequestId, Session, Subject, Wake,
 };
-use mp_queue_pair::provider::{window, Service, NEWS};
+use mp_queue_pair::provider::{window, Service, NEWS, WINDOW};
 use posts::Posts;
 use rustix::{
     event::{poll, PollFd, PollFlags, Timespec},
-    fd::AsFd,
+    fd::{AsFd, BorrowedFd},
 };
 use std::{
     fmt,
@@ -64,6 +66,8 @@ const UNKNOWN: u32 = 2;
 
 /// Memory of an interface is short where no longer piece is free, in bytes.
 const SHORT: u64 = 0x4_0000;
+/// The identifier that fits each server.
+const ANY: u32 = 0;
 /// What a peer says behind its attributes that has posted a session without windows as well.
 const HAS_BARE: u8 = 1;
 
@@ -159,24 +163,40 @@ impl<D: Device> NicShared<D> {
         window(interface.map_or(0, |interface| interface.local_free))
     }
 
-    /// Whether connections over an interface have to share memory.
+    /// Whether connections over an interface have to share memory: this host's or the other one's,
+    /// which is taken to be in use as much.
     fn is_short(&self, interface: InterfaceId) -> bool {
         let interface = self.fabric.interface(interface);
-        interface.is_ok_and(|interface| interface.local_free < SHORT)
+        interface.is_ok_and(|interface| {
+            let used = interface.local_total.saturating_sub(interface.local_free);
+            let there = interface.remote_total.saturating_sub(used);
+            interface.local_free.min(there) < SHORT
+        })
     }
 
-    /// Whether libraries on the other side share memory, too: one that has a trunk, or waits
-    /// without windows. A client that finds nobody there does not use up what is short.
-    fn is_shared(&self, interface: InterfaceId) -> bool {
+    /// Whether there is no memory for a trunk to a partner, and none was opened.
+    fn lacks_trunk(&self, session: &Session<D>, partner: Meeting) -> bool {
+        let interface = session.state().map(|state| state.interface);
+        interface.is_ok_and(|id| {
+            let interface = self.fabric.interface(id);
+            // One that is down has none, and that is not why nobody is reached.
+            let lacks =
+                |interface: &Interface| interface.up && interface.local_free < *WINDOW.start();
+            interface.is_ok_and(|interface| lacks(&interface)) && !self.trunks.lead_to(id, partner)
+        })
+    }
+
+    /// Find the servers on the other side that wait with windows now, by their identifiers.
+    fn servers_with_windows(&self, interface: InterfaceId) -> mp_fabric::Result<Vec<u32>> {
         let waits = |uid: &u32| {
             let window = self.fabric.window(interface, *uid);
             window.is_ok_and(|window| {
                 let is_bare = *window.local.end() == 0 && *window.remote.end() == 0;
-                window.protocol == PROTOCOL && !window.paired && is_bare
+                window.protocol == PROTOCOL && !window.paired && !is_bare
             })
         };
-        let windows = || self.fabric.windows(interface).unwrap_or_default();
-        self.trunks.lead_over(interface) || windows().iter().any(waits)
+        let windows = self.fabric.windows(interface)?.into_iter();
+        Ok(windows.filter(waits).collect())
     }
 
     /// What the partner of a connection is told that has no windows.
@@ -208,30 +228,38 @@ impl<D: Device> Nic<D> {
     /// [`Error::InvalidParameter`]: the host is not this one, or the discriminator is too long; or
     /// the NIC was closed, also meanwhile. [`Error::Timeout`], [`Error::Resource`].
     pub fn connect_wait(&self, local: &NetAddress, deadline: Deadline) -> Result<Request<D>> {
+        let mut server = self.serve(local, deadline)?;
+        loop {
+            if let Some(found) = server.look() {
+                return found;
+            }
+            server.sleep();
+        }
+    }
+
+    /// Begin to wait, for callers that sleep themselves.
+    ///
+    /// # Errors
+    /// As [`connect_wait()`](Self::connect_wait).
+    pub fn serve(&self, local: &NetAddress, deadline: Deadline) -> Result<Server<D>> {
         let nic = self.shared();
         nic.must_be_open()?;
         local.must_be_of(nic.local())?;
-        let name = name(nic.local(), &local.discriminator);
-        let mut waiting = Waiting::new(&name)?;
-        loop {
-            waiting.post(nic)?;
-            if let Some(request) = waiting.take(nic) {
-                return request;
-            }
-            let left = deadline.remaining();
-            if left.is_some_and(|left| left.is_zero()) {
-                return Err(Error::Timeout);
-            }
-            let nap = left.map_or(LOOK_AGAIN, |left| left.min(LOOK_AGAIN));
-            waiting.sleep(nic, nap);
-            nic.must_be_open()?;
-        }
+        Ok(Server {
+            nic: Arc::clone(nic),
+            name: name(nic.local(), &local.discriminator),
+            deadline,
+            sessions: Vec::new(),
+            wake: Wake::new()?,
+        })
     }
 }
 
-/// A server that waits.
-struct Waiting<'a, D: Device> {
-    name: &'a [u8],
+/// A server that waits. Once it is dropped, its discriminator matches nobody (VI-CONN-6).
+pub struct Server<D: Device = CharDevice> {
+    nic: Arc<NicShared<D>>,
+    name: Vec<u8>,
+    deadline: Deadline,
     sessions: Vec<Posted<D>>,
     wake: Wake,
 }
@@ -243,13 +271,43 @@ struct Posted<D: Device> {
     session: Session<D>,
 }
 
-impl<'a, D: Device> Waiting<'a, D> {
-    fn new(name: &'a [u8]) -> Result<Self> {
-        Ok(Waiting {
-            name,
-            sessions: Vec::new(),
-            wake: Wake::new()?,
-        })
+impl<D: Device> fmt::Debug for Server<D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Server")
+            .field("deadline", &self.deadline)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<D: Device> Server<D> {
+    /// Look whether a client has asked, or it is too late; nothing if there is time to
+    /// [sleep](Self::nap).
+    pub fn look(&mut self) -> Option<Result<Request<D>>> {
+        self.wake.read();
+        let nic = Arc::clone(&self.nic);
+        if let Err(error) = nic.must_be_open().and_then(|()| self.post(&nic)) {
+            return Some(Err(error));
+        }
+        if let Some(request) = self.take(&nic) {
+            return Some(request);
+        }
+        let is_late = self.deadline.remaining().is_some_and(|left| left.is_zero());
+        is_late.then_some(Err(Error::Timeout))
+    }
+
+    /// How long it may sleep before it looks again, and what wakes it earlier.
+    pub fn nap(&self) -> (Duration, [BorrowedFd<'_>; 2]) {
+        let left = self.deadline.remaining();
+        let nap = left.map_or(LOOK_AGAIN, |left| left.min(LOOK_AGAIN));
+        (nap, [self.wake.as_fd(), self.nic.ending().as_fd()])
+    }
+
+    fn sleep(&self) {
+        let (nap, fds) = self.nap();
+        let mut fds = fds.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN));
+        let nap = Timespec::try_from(nap).ok();
+        // It looks again, whatever has ended the wait.
+        let _ = poll(&mut fds, nap.as_ref());
     }
 
     /// Wait on interfaces on which it does not yet, first without windows: who finds a session with
@@ -268,7 +326,7 @@ impl<'a, D: Device> Waiting<'a, D> {
             if self.sessions.iter().any(is_same) {
                 continue;
             }
-            let server = nic.fabric.server(interface, PROTOCOL).name(self.name);
+            let server = nic.fabric.server(interface, PROTOCOL).name(&self.name);
             let server = server.hold().once();
             let server = match is_bare {
                 true => server.bare(),
@@ -333,18 +391,6 @@ impl<'a, D: Device> Waiting<'a, D> {
             }
         }
         None
-    }
-
-    /// Sleep until there is news, or not for longer.
-    fn sleep(&self, nic: &NicShared<D>, nap: Duration) {
-        let nap = Timespec::try_from(nap).ok();
-        let mut fds = [
-            PollFd::new(&self.wake, PollFlags::IN),
-            PollFd::new(nic.ending(), PollFlags::IN),
-        ];
-        // It looks again, whatever has ended the wait.
-        let _ = poll(&mut fds, nap.as_ref());
-        self.wake.read();
     }
 }
 
@@ -417,8 +463,9 @@ impl<D: Device> Request<D> {
     /// # Errors
     /// [`Error::InvalidParameter`]: answered before, or a VI of another NIC.
     /// [`Error::InvalidState`]: not idle; [`Error::InvalidReliabilityLevel`],
-    /// [`Error::InvalidMtu`]: the VI has others; [`Error::Resource`]: after these the request can
-    /// still be answered. [`Error::Timeout`]: the client has gone. [`Error::NotReachable`].
+    /// [`Error::InvalidMtu`]: the VI has others; [`Error::Resource`]: memory is missing. After these
+    /// the request can still be answered, unless memory went while both sides made the connection.
+    /// [`Error::Timeout`]: the client has gone. [`Error::NotReachable`].
     pub fn accept(&self, vi: &Vi<D>) -> Result<()> {
         let (shared, vi) = (&self.0, &vi.0);
         if !Arc::ptr_eq(&shared.nic, &vi.nic) {
@@ -446,7 +493,13 @@ impl<D: Device> Request<D> {
             None => own.encode().to_vec(),
             Some(_) => [&own.encode()[..], &shared.nic.meeting(serial).encode()].concat(),
         };
-        let accepted = pending.session.accept(pending.id, &answer, soon);
+        let accepted = match pending.meeting {
+            // Nobody is told before.
+            Some(partner) if shared.nic.lacks_trunk(&pending.session, partner) => {
+                Err(FabricError::NoSpace(Subject::Unnamed))
+            }
+            _ => pending.session.accept(pending.id, &answer, soon),
+        };
         let failure = match accepted {
             Ok(()) => {
                 drop(slot);
@@ -712,7 +765,7 @@ impl<D: Device> ViShared<D> {
 
     /// Make a queue pair of a connection's own.
     fn own_pair(&self, session: Arc<Session<D>>, deadline: Deadline) -> Result<Own<D>> {
-        let own = Own::open(session, deadline).map_err(of_opening)?;
+        let own = Own::open(session, deadline)?;
         let watched = own.session().watch(NEWS, self.id);
         watched.map_err(|_| Error::Resource)?;
         self.share(None);
@@ -735,7 +788,7 @@ impl<D: Device> ViShared<D> {
             given_up: || self.during(serial, |_| Ok(())).is_err(),
         };
         let found = nic.trunks.find(interface, both, nic.number(), &patience);
-        let (trunk, numbers) = found.map_err(of_opening)?;
+        let (trunk, numbers) = found?;
         let watched = session.watch(ENDS, self.id);
         watched.map_err(|_| Error::Resource)?;
         self.share(Some(&trunk));
@@ -793,22 +846,48 @@ impl<D: Device> ViShared<D> {
         let name = name(host, discriminator);
         let bare = [&self.nic.meeting(serial).encode()[..], data].concat();
         let session = self.open(serial, host, |interface| {
-            let client = self.nic.fabric.client(interface, PROTOCOL).name(&name);
-            if self.nic.is_short(interface) {
-                match client.data(&bare).pending().bare().open() {
-                    Err(FabricError::NotSupported(_)) => {}
-                    Err(FabricError::NoPartner(_)) if !self.nic.is_shared(interface) => {}
-                    other => return other,
-                }
-            }
-            let client = self.nic.fabric.client(interface, PROTOCOL).name(&name);
-            let window = self.nic.window(interface);
-            let client = client.local(window.clone()).remote(window);
-            client.data(data).pending().open()
+            self.ask_over(interface, &name, [data, &bare])
         })?;
         let answer = answered(&session, deadline)?;
         let (answer, meeting) = told(&session, &answer).ok_or(Error::NoMatch)?;
         Ok((session, meeting, answer))
+    }
+
+    /// Ask a server over an interface, with what it is told of a connection with windows and of one
+    /// without. Where memory is short, first without: one that has waited before with windows and
+    /// is not found then shares no memory, or has another name.
+    fn ask_over(
+        &self,
+        interface: InterfaceId,
+        name: &[u8],
+        [data, bare]: [&[u8]; 2],
+    ) -> mp_fabric::Result<Session<D>> {
+        let nic = &self.nic;
+        let client = || nic.fabric.client(interface, PROTOCOL).name(name).pending();
+        let without = || client().data(bare).bare().open();
+        let with = |uid| {
+            let window = nic.window(interface);
+            let client = client().uid(uid).data(data);
+            client.local(window.clone()).remote(window).open()
+        };
+        if !nic.is_short(interface) {
+            return match with(ANY) {
+                Err(FabricError::NoSpace(_)) => without(),
+                other => other,
+            };
+        }
+        let servers = nic.servers_with_windows(interface)?;
+        let mut asked = without();
+        if matches!(asked, Err(FabricError::NotSupported(_))) {
+            return with(ANY);
+        }
+        for uid in servers {
+            match asked {
+                Err(FabricError::NoPartner(_)) => asked = with(uid),
+                _ => break,
+            }
+        }
+        asked
     }
 
     /// Meet a peer.
@@ -850,11 +929,14 @@ impl<D: Device> ViShared<D> {
     }
 }
 
-/// What a call fails with whose connection could not be opened.
-fn of_opening(end: Option<End>) -> Error {
-    match end {
-        Some(End::Down) => Error::NotReachable,
-        _ => Error::Timeout,
+impl From<Unopened> for Error {
+    /// What a call fails with whose connection could not be opened.
+    fn from(why: Unopened) -> Self {
+        match why {
+            Unopened::Short => Error::Resource,
+            Unopened::Ended(End::Down) => Error::NotReachable,
+            Unopened::Late | Unopened::Ended(_) => Error::Timeout,
+        }
     }
 }
 
@@ -949,7 +1031,11 @@ mod tests {
                 request.accept(&server).unwrap();
             });
             let interface = InterfaceId(world.interface(0, Host::B));
-            until("a server", || nics[1].shared().is_shared(interface));
+            let fabric = &nics[1].shared().fabric;
+            // It waits without windows first.
+            until("a server", || {
+                !fabric.windows(interface).unwrap().is_empty()
+            });
             client.connect_request(&here, &there, soon()).unwrap();
         });
         let [a, b] = nics;

@@ -78,7 +78,7 @@ pub use attributes::{
     DESCRIPTORS_MAX, REGIONS_MAX, SEGMENTS_MAX, TRANSFER_MAX,
 };
 pub use completion::{Cq, CqHandler};
-pub use connect::Request;
+pub use connect::{Request, Server};
 pub use descriptor::{
     Completion, Descriptor, Operation, Remote, Segment, Status, DESCRIPTOR_ALIGNMENT,
 };

@@ -17,7 +17,7 @@ use crate::{
     descriptor::FEW,
     wire::{End, Frame, Header, Kind, Reason, Wire},
 };
-use mp_fabric::{CharDevice, Device};
+use mp_fabric::{CharDevice, Device, Error as FabricError};
 use mp_queue_pair::{
     provider::{self, Outbox},
     Error, Head, Outgoing, Piece,
@@ -139,6 +139,29 @@ pub(crate) fn put<D: Device>(
         many => {
             let pieces: SmallVec<[_; FEW]> = many.iter().map(|piece| Piece::from(*piece)).collect();
             outbox.put(&mut Outgoing::new(head, extra, &pieces))
+        }
+    }
+}
+
+/// Why the way of a connection was not opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unopened {
+    /// The other side has not done its part in time.
+    Late,
+    /// Memory is missing, for its windows or of the kernel.
+    Short,
+    /// It has come to an end.
+    Ended(End),
+}
+
+impl From<Error> for Unopened {
+    fn from(error: Error) -> Self {
+        match error {
+            Error::Fabric(FabricError::TimedOut) => Unopened::Late,
+            Error::Fabric(
+                FabricError::NoSpace(_) | FabricError::NoMemory | FabricError::Quota(_),
+            ) => Unopened::Short,
+            other => Unopened::Ended(end_of(other)),
         }
     }
 }

@@ -5,14 +5,26 @@
 use super::{found, required, reserved};
 use crate::{
     address::Address,
-    process::{Made, Process},
+    process::{Made, NicObject, Process},
     structures, sys,
 };
-use mp_c_abi::{Handle, Null, Out};
+use mp_c_abi::{Handle, Nap, Null, Out};
 use mp_fabric::Device;
-use vipl::{deadline, Error, RemoteViAttributes, Result, Vi};
+use std::{os::fd::AsRawFd, sync::Arc};
+use vipl::{deadline, Error, RemoteViAttributes, Request, Result, Server, Vi};
 
-/// Wait for a client that asks for a discriminator (VI-CONN-1 to VI-CONN-7).
+/// A server that waits for a client that asks for a discriminator (VI-CONN-1 to VI-CONN-7), and where
+/// it is to be told of it.
+pub struct Waiting<D: Device> {
+    nic: Arc<NicObject<D>>,
+    server: Server<D>,
+    handle: Handle,
+    remote: Address,
+    attributes: Out<sys::VIP_VI_ATTRIBUTES>,
+    out: Out<Handle>,
+}
+
+/// Begin to wait for a client.
 pub fn connect_wait<D: Device>(
     process: &Process<D>,
     nic: Handle,
@@ -21,19 +33,48 @@ pub fn connect_wait<D: Device>(
     remote: Address,
     attributes: Out<sys::VIP_VI_ATTRIBUTES>,
     out: Out<Handle>,
-) -> Result<()> {
+) -> Result<Waiting<D>> {
     let nic = found(&process.nics, nic)?;
     let local = local.read()?;
     remote.required().map_err(|Null| Error::InvalidParameter)?;
     required(attributes)?;
     required(out)?;
     let handle = reserved(&process.conns)?;
-    let request = nic.nic.connect_wait(&local, deadline(timeout))?;
-    Made::enter(&process.conns, &nic, handle, request.clone())?;
-    remote.write(request.address());
-    attributes.write(structures::remote_vi(request.attributes()));
-    out.write(handle);
-    Ok(())
+    let server = nic.nic.serve(&local, deadline(timeout))?;
+    Ok(Waiting {
+        nic,
+        server,
+        handle,
+        remote,
+        attributes,
+        out,
+    })
+}
+
+impl<D: Device> Waiting<D> {
+    /// Look whether a client has asked; nothing if there is time to [sleep](Self::nap).
+    pub fn look(&mut self, process: &Process<D>) -> Option<Result<()>> {
+        let found = self.server.look()?;
+        Some(found.and_then(|request| self.tell(process, &request)))
+    }
+
+    fn tell(&self, process: &Process<D>, request: &Request<D>) -> Result<()> {
+        Made::enter(&process.conns, &self.nic, self.handle, request.clone())?;
+        self.remote.write(request.address());
+        self.attributes
+            .write(structures::remote_vi(request.attributes()));
+        self.out.write(self.handle);
+        Ok(())
+    }
+
+    /// How long it may sleep before it looks again, and what wakes it earlier.
+    pub fn nap(&self) -> Nap {
+        let (time, fds) = self.server.nap();
+        Nap {
+            time,
+            fds: fds.map(|fd| fd.as_raw_fd()),
+        }
+    }
 }
 
 /// Connect a client to an idle VI. The handle of the client ends with an answer (VI-CONN-8 to

@@ -73,7 +73,7 @@ fn bad_addresses_and_timeouts_are_refused() {
             let mut from = Place::new(&[], &[]);
             let (from, to_conn) = (from.address(), out(&mut conn));
             let one = local.address();
-            let waited = functions::connect_wait(p, nic, one, 0, from, to, to_conn);
+            let waited = connect_wait(p, nic, one, 0, from, to, to_conn);
             assert_eq!(waited, INVALID);
         }
     }

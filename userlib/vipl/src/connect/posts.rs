@@ -118,14 +118,12 @@ impl<'a, D: Device> Posts<'a, D> {
             let peer = nic.fabric.peer(interface, PROTOCOL).name(names);
             peer.own_name(*len as u32)
         };
-        let bare = match nic.is_short(interface) {
-            true => {
-                let meeting = nic.meeting(self.serial).encode();
-                let data = [&self.own.encode()[..], &meeting].concat();
-                peer().data(&data).bare().open().ok()
-            }
-            false => None,
+        let without = || {
+            let meeting = nic.meeting(self.serial).encode();
+            let data = [&self.own.encode()[..], &meeting].concat();
+            peer().data(&data).bare().open().ok()
         };
+        let bare = nic.is_short(interface).then(without).flatten();
         let says = [&self.own.encode()[..], &[HAS_BARE]].concat();
         let data = match bare {
             Some(_) => &says[..],
@@ -133,7 +131,12 @@ impl<'a, D: Device> Posts<'a, D> {
         };
         let window = nic.window(interface);
         let windows = peer().data(data).local(window.clone()).remote(window);
-        match (bare, windows.open()) {
+        let windows = windows.open();
+        let bare = match windows {
+            Err(FabricError::NoSpace(_)) => bare.or_else(without),
+            _ => bare,
+        };
+        match (bare, windows) {
             (None, Err(error)) => Err(error.into()),
             (bare, windows) => {
                 let both = [(true, bare), (false, windows.ok())];

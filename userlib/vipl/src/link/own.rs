@@ -2,13 +2,13 @@
 
 //! A connection's own way: the queue pair in the windows of its session.
 
-use super::{end_of, put};
+use super::{end_of, put, Unopened};
 use crate::wire::{header_of, End, Frame, Header, Kind, Reason, Wire};
-use mp_fabric::{CharDevice, Deadline, Device, Error as FabricError, Session};
+use mp_fabric::{CharDevice, Deadline, Device, Session};
 use mp_queue_pair::{
     open,
     provider::{shape, Answer, Inbox, Lent, NotNow, Outbox, Question, WINDOW},
-    Error, Head, INLINE_MAX,
+    Head, INLINE_MAX,
 };
 use std::sync::Arc;
 use vm_memory::VolatileSlice;
@@ -29,15 +29,11 @@ impl<D: Device> Own<D> {
     /// Wait until both sides have their end of the pair.
     ///
     /// # Errors
-    /// The end that it has come to; nothing if the time is over.
-    pub(crate) fn open(session: Arc<Session<D>>, deadline: Deadline) -> Result<Self, Option<End>> {
+    /// Why it was not opened.
+    pub(crate) fn open(session: Arc<Session<D>>, deadline: Deadline) -> Result<Self, Unopened> {
         let window = session.state().ok().and_then(|state| state.local);
         let size = window.map_or(*WINDOW.start(), |window| window.size);
-        let halves = open(session, &shape(size, 1), deadline).map_err(|error| match error {
-            Error::Fabric(FabricError::TimedOut) => None,
-            other => Some(end_of(other)),
-        })?;
-        let (sending, receiving) = halves;
+        let (sending, receiving) = open(session, &shape(size, 1), deadline)?;
         Ok(Own {
             outbox: Outbox::new(sending),
             inbox: Inbox::new(receiving),

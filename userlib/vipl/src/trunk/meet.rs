@@ -4,15 +4,18 @@
 
 use super::Trunk;
 use crate::{
-    link::{end_of, Numbers},
+    link::{Numbers, Unopened},
     lock,
     wire::End,
 };
-use mp_fabric::{thread, Deadline, Device, Error as FabricError, Fabric, InterfaceId, Session};
+use mp_fabric::{
+    thread, Deadline, Device, Error as FabricError, EventMask, Fabric, InterfaceId, Session,
+    Subject,
+};
 use mp_queue_pair::{
     open,
     provider::{shape, Service, NEWS, SLOT, WINDOW},
-    Error, Receiving, Sending,
+    Receiving, Sending,
 };
 use rustix::rand::{getrandom, GetRandomFlags};
 use std::{
@@ -76,13 +79,15 @@ const LOOK_AGAIN: Duration = Duration::from_millis(100);
 /// How long partners may take altogether to make room for the last messages when all trunks end.
 const CLOSING: Duration = Duration::from_millis(200);
 
+/// Why a trunk is not opened that nobody wants any more.
+const GIVEN_UP: Unopened = Unopened::Ended(End::Gone);
+
 /// What has come of opening a trunk.
 enum Stage<D: Device> {
     /// A thread is at it, with this session, as soon as there is one.
     Opening(Option<Arc<Session<D>>>),
     Open(Arc<Trunk<D>>),
-    /// The end that it has come to; nothing if the time was over.
-    Failed(Option<End>),
+    Failed(Unopened),
 }
 
 /// Where a trunk is opened, once. Connections that need it wait.
@@ -152,7 +157,7 @@ impl<D: Device> Place<D> {
             // The partner may have ended it before.
             let _ = session.close();
         }
-        self.settle(Stage::Failed(Some(End::Gone)));
+        self.settle(Stage::Failed(GIVEN_UP));
     }
 
     /// Whether its trunk has ended, or could not be opened.
@@ -167,20 +172,20 @@ impl<D: Device> Place<D> {
     /// Wait until the trunk is open.
     ///
     /// # Errors
-    /// The end that it has come to; nothing if the time is over.
-    fn wait(&self, patience: &Patience<impl Fn() -> bool>) -> Result<Arc<Trunk<D>>, Option<End>> {
+    /// Why it was not opened.
+    fn wait(&self, patience: &Patience<impl Fn() -> bool>) -> Result<Arc<Trunk<D>>, Unopened> {
         loop {
             if (patience.given_up)() {
-                return Err(Some(End::Gone));
+                return Err(GIVEN_UP);
             }
             let stage = lock(&self.stage);
             match &*stage {
                 Stage::Open(trunk) => return Ok(Arc::clone(trunk)),
-                Stage::Failed(end) => return Err(*end),
+                Stage::Failed(why) => return Err(*why),
                 Stage::Opening(_) => {}
             }
             let nap = match patience.deadline.remaining() {
-                Some(left) if left.is_zero() => return Err(None),
+                Some(left) if left.is_zero() => return Err(Unopened::Late),
                 left => left.unwrap_or(LOOK_AGAIN).min(LOOK_AGAIN),
             };
             // It looks again, whatever has ended the wait.
@@ -230,11 +235,13 @@ impl<D: Device> Trunks<D> {
         }
     }
 
-    /// Whether there is one over an interface, or will be.
-    pub(crate) fn lead_over(&self, interface: InterfaceId) -> bool {
+    /// Whether there is one to a partner over an interface, or will be.
+    pub(crate) fn lead_to(&self, interface: InterfaceId, partner: Meeting) -> bool {
         let known = lock(&self.known);
         let mut places = known.places.iter();
-        places.any(|(key, place)| key.interface == interface && !place.is_over(Trunk::is_over))
+        places.any(|(key, place)| {
+            (key.interface, key.nic) == (interface, partner.nic) && !place.is_over(Trunk::has_gone)
+        })
     }
 
     /// The trunk that the service thread knows by a number.
@@ -247,14 +254,14 @@ impl<D: Device> Trunks<D> {
     /// it wants, and one that is given up harms no other. A new one may get the number.
     ///
     /// # Errors
-    /// The end that it has come to; nothing if the time is over.
+    /// Why it was not opened.
     pub(crate) fn find(
         self: &Arc<Self>,
         interface: InterfaceId,
         (own, partner): (Meeting, Meeting),
         number: u64,
         patience: &Patience<impl Fn() -> bool>,
-    ) -> Result<(Arc<Trunk<D>>, Numbers), Option<End>> {
+    ) -> Result<(Arc<Trunk<D>>, Numbers), Unopened> {
         let key = Key {
             interface,
             nic: partner.nic,
@@ -269,17 +276,17 @@ impl<D: Device> Trunks<D> {
             let is_in_time = patience.deadline.remaining() != Some(Duration::ZERO);
             match found {
                 // Others have begun to wait earlier.
-                Err(None) if is_in_time => {}
+                Err(Unopened::Late) if is_in_time => {}
                 found => return found.map(|trunk| (trunk, numbers)),
             }
         }
     }
 
     /// Where the trunk is opened, which begins now unless it has begun or is done.
-    fn place(self: &Arc<Self>, key: Key, number: u64) -> Result<Arc<Place<D>>, Option<End>> {
+    fn place(self: &Arc<Self>, key: Key, number: u64) -> Result<Arc<Place<D>>, Unopened> {
         let mut known = lock(&self.known);
         if known.closed {
-            return Err(Some(End::Gone));
+            return Err(GIVEN_UP);
         }
         let place = known.places.get(&key);
         if let Some(place) = place.filter(|place| !place.is_over(Trunk::has_gone)) {
@@ -293,29 +300,26 @@ impl<D: Device> Trunks<D> {
         let (own, opened) = (Arc::clone(self), Arc::clone(&place));
         let spawned = thread::spawn("vipl-trunk", move || own.open(key, number, &opened));
         if spawned.is_err() {
-            self.fail(&place, Some(End::Gone));
+            self.fail(&place, Unopened::Short);
         }
         Ok(place)
     }
 
     /// Open a trunk.
     fn open(self: &Arc<Self>, key: Key, number: u64, place: &Arc<Place<D>>) {
-        let halves = self.connect(key, place).map_err(|error| match error {
-            Error::Fabric(FabricError::TimedOut) => None,
-            other => Some(end_of(other)),
-        });
+        let halves = self.connect(key, place).map_err(Unopened::from);
         match halves.and_then(|halves| self.enter(number, halves)) {
             Ok(trunk) => place.settle(Stage::Open(trunk)),
-            Err(end) => self.fail(place, end),
+            Err(why) => self.fail(place, why),
         }
     }
 
     /// A trunk could not be opened: nothing is left of the attempt.
-    fn fail(&self, place: &Arc<Place<D>>, end: Option<End>) {
+    fn fail(&self, place: &Arc<Place<D>>, why: Unopened) {
         lock(&self.known)
             .places
             .retain(|_, other| !Arc::ptr_eq(other, place));
-        place.settle(Stage::Failed(end));
+        place.settle(Stage::Failed(why));
     }
 
     /// Let the service thread know of a trunk, and look after it.
@@ -323,19 +327,19 @@ impl<D: Device> Trunks<D> {
         self: &Arc<Self>,
         number: u64,
         halves: (Sending<D>, Receiving<D>),
-    ) -> Result<Arc<Trunk<D>>, Option<End>> {
+    ) -> Result<Arc<Trunk<D>>, Unopened> {
         let session = Arc::clone(halves.0.session());
         let new = Arc::new(Trunk::new(number, self, &self.service, halves));
         // Before there can be news of it.
         let mut known = lock(&self.known);
         if known.closed {
-            return Err(Some(End::Gone));
+            return Err(GIVEN_UP);
         }
         known.open.insert(number, Arc::clone(&new));
         drop(known);
         if session.watch(NEWS, number).is_err() {
             self.forget(number);
-            return Err(Some(End::Gone));
+            return Err(Unopened::Short);
         }
         new.list();
         Ok(new)
@@ -366,7 +370,10 @@ impl<D: Device> Trunks<D> {
         if !place.keep(&session) {
             return Err(FabricError::PartnerGone.into());
         }
-        session.wait(mp_fabric::EventMask::PAIRED, deadline)?;
+        let events = session.wait(EventMask::PAIRED | EventMask::DOWN, deadline)?;
+        if !events.contains(EventMask::PAIRED) {
+            return Err(FabricError::InterfaceDown(Subject::Interface(key.interface)).into());
+        }
         let size = session.state()?.local.map_or(0, |window| window.size);
         open(session, &shape(size, 1), deadline)
     }
@@ -401,7 +408,7 @@ mod tests {
         time::Instant,
     };
 
-    type Found = Result<Arc<Trunk<FakeDevice>>, Option<End>>;
+    type Found = Result<Arc<Trunk<FakeDevice>>, Unopened>;
 
     /// The trunks of a NIC handle, without a thread that looks after them.
     struct Party {
@@ -522,7 +529,7 @@ mod tests {
         let [a, b] = Party::pair(&World::new(1, 1 << 20));
         let begun = Instant::now();
         let found = a.find(&b, 1, Duration::from_millis(20));
-        assert_eq!(found.err(), Some(None));
+        assert_eq!(found.err(), Some(Unopened::Late));
         assert!(begun.elapsed() < OPENING / 2);
         until("the end of the attempt", || {
             lock(&a.trunks.known).places.is_empty()
@@ -538,13 +545,15 @@ mod tests {
         let long = Duration::from_secs(4);
         thread::scope(|scope| {
             let first = scope.spawn(|| a.find(b, 1, long));
-            until("a place", || a.trunks.lead_over(a.interface));
+            until("a place", || {
+                a.trunks.lead_to(a.interface, b.trunks.meeting(0))
+            });
             let begun = Instant::now();
             let short = a.find(b, 2, Duration::from_millis(30));
-            assert_eq!(short.err(), Some(None));
+            assert_eq!(short.err(), Some(Unopened::Late));
             assert!(begun.elapsed() < long / 2);
             a.given_up.store(true, Ordering::SeqCst);
-            assert_eq!(first.join().unwrap().err(), Some(Some(End::Gone)));
+            assert_eq!(first.join().unwrap().err(), Some(GIVEN_UP));
             assert!(begun.elapsed() < long / 2);
             a.given_up.store(false, Ordering::SeqCst);
             // It is still being opened.
@@ -563,14 +572,19 @@ mod tests {
         let long = Duration::from_secs(4);
         thread::scope(|scope| {
             let waits = scope.spawn(|| a.find(b, 1, long));
-            until("a place", || a.trunks.lead_over(a.interface));
+            until("a place", || {
+                a.trunks.lead_to(a.interface, b.trunks.meeting(0))
+            });
             let begun = Instant::now();
             a.trunks.close();
-            assert_eq!(waits.join().unwrap().err(), Some(Some(End::Gone)));
-            assert_eq!(a.find(b, 2, long).err(), Some(Some(End::Gone)));
+            assert_eq!(waits.join().unwrap().err(), Some(GIVEN_UP));
+            assert_eq!(a.find(b, 2, long).err(), Some(GIVEN_UP));
             assert!(begun.elapsed() < long / 2);
         });
-        assert_eq!(b.find(a, 1, Duration::from_millis(50)).err(), Some(None));
+        assert_eq!(
+            b.find(a, 1, Duration::from_millis(50)).err(),
+            Some(Unopened::Late)
+        );
         let known = lock(&a.trunks.known);
         assert!(known.places.is_empty() && known.open.is_empty());
     }

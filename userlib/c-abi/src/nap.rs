@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+
+//! A sleep in which a thread can be cancelled (pthreads(7)).
+//!
+//! All other system calls of the libraries are made without the C library, and are no points at
+//! which a thread is cancelled.
+
+use crate::guard::{errno, set_errno};
+use std::{os::fd::RawFd, time::Duration};
+
+extern "C-unwind" {
+    #[link_name = "poll"]
+    fn poll_or_end(
+        fds: *mut libc::pollfd,
+        count: libc::nfds_t,
+        milliseconds: libc::c_int,
+    ) -> libc::c_int;
+}
+
+/// How long to sleep, and what ends that earlier: one of the descriptors can be read.
+#[derive(Clone, Copy, Debug)]
+pub struct Nap {
+    /// At most; to the next millisecond.
+    pub time: Duration,
+    /// Open as long as it is slept.
+    pub fds: [RawFd; 2],
+}
+
+impl Nap {
+    /// Sleep; a thread that was cancelled ends. `errno` stays.
+    ///
+    /// # Safety
+    /// Whoever calls, up to the function that C has called, has nothing to drop, and may unwind:
+    /// cancelling passes through.
+    pub unsafe fn sleep_or_end(self) {
+        let mut fds = self.fds.map(|fd| libc::pollfd {
+            fd,
+            events: libc::POLLIN,
+            revents: 0,
+        });
+        let milliseconds = self.time.as_micros().div_ceil(1000);
+        let milliseconds = libc::c_int::try_from(milliseconds).unwrap_or(libc::c_int::MAX);
+        let before = errno();
+        // SAFETY: The array is there until it returns.
+        unsafe { poll_or_end(fds.as_mut_ptr(), 2, milliseconds) };
+        set_errno(before);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::{
+        ffi::c_void,
+        os::fd::AsRawFd,
+        ptr,
+        sync::atomic::{AtomicBool, Ordering},
+        time::Instant,
+    };
+
+    fn nap(milliseconds: u64) -> Nap {
+        // Nobody wakes it.
+        let fds = [-1; 2];
+        let time = Duration::from_millis(milliseconds);
+        Nap { time, fds }
+    }
+
+    #[test]
+    fn a_sleep_lasts_as_long_as_it_is_told() {
+        set_errno(7);
+        let begun = Instant::now();
+        // SAFETY: Nobody cancels this thread.
+        unsafe { nap(30).sleep_or_end() };
+        assert!(begun.elapsed() >= Duration::from_millis(30));
+        assert_eq!(errno(), 7);
+    }
+
+    #[test]
+    fn a_descriptor_that_can_be_read_ends_a_sleep() {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(writer);
+        let nap = Nap {
+            fds: [-1, reader.as_raw_fd()],
+            ..nap(60_000)
+        };
+        let begun = Instant::now();
+        // SAFETY: Nobody cancels this thread.
+        unsafe { nap.sleep_or_end() };
+        assert!(begun.elapsed() < Duration::from_secs(30));
+    }
+
+    #[test]
+    fn a_thread_that_is_cancelled_ends() {
+        static ENDED: AtomicBool = AtomicBool::new(false);
+        struct Ends;
+        impl Drop for Ends {
+            fn drop(&mut self) {
+                ENDED.store(true, Ordering::SeqCst);
+            }
+        }
+        thread_local! {
+            static OWNS: std::cell::RefCell<Option<Ends>> = const { std::cell::RefCell::new(None) };
+        }
+        extern "C-unwind" fn sleeps(_: *mut c_void) -> *mut c_void {
+            OWNS.set(Some(Ends));
+            // SAFETY: There is nothing to drop in this frame, the first one of the thread.
+            unsafe { nap(60_000).sleep_or_end() };
+            ptr::null_mut()
+        }
+        extern "C" {
+            fn pthread_create(
+                id: *mut libc::pthread_t,
+                attributes: *const c_void,
+                start: extern "C-unwind" fn(*mut c_void) -> *mut c_void,
+                argument: *mut c_void,
+            ) -> libc::c_int;
+            fn pthread_cancel(id: libc::pthread_t) -> libc::c_int;
+        }
+        let mut id = 0;
+        let mut result = ptr::null_mut();
+        // SAFETY: The thread is joined, and was not before.
+        unsafe {
+            assert_eq!(
+                pthread_create(&mut id, ptr::null(), sleeps, ptr::null_mut()),
+                0
+            );
+            assert_eq!(pthread_cancel(id), 0);
+            assert_eq!(libc::pthread_join(id, &mut result), 0);
+        }
+        // PTHREAD_CANCELED
+        assert_eq!(result as isize, -1);
+        assert!(ENDED.load(Ordering::SeqCst));
+    }
+}
