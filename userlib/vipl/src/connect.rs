@@ -10,13 +10,11 @@
 //!
 //! Where memory for windows is short at either host, a connection's session has none, and its
 //! messages have a lane of a trunk ([`Trunk`](crate::trunk::Trunk)). A server waits for both kinds,
-//! and posts the one with windows last. A client looks which servers wait with windows, asks for a
-//! session without, and for one with windows only of those that it has seen before: they share
-//! no memory. One that finds too little memory only with its question asks again without windows. A
-//! peer whose memory is short posts both, and says so with the one that has windows: that one counts
+//! and a client asks for one without where memory is short, or turns out to be when it asks. A peer
+//! whose memory is short posts both, and says so with the one that has windows: that one counts
 //! unless both peers have said so. Without windows, what is told has a [`Meeting`] as well: a client
-//! in front of all else, a server and a peer behind their attributes. A library that knows nothing
-//! of that has windows.
+//! in front of all else, a server and a peer behind their attributes. Over a link whose other kernel
+//! knows nothing of sessions without windows, all have windows.
 //!
 //! The kernel matches by names, in the order in which sessions were opened, and sees to it that
 //! both sides agree (VI-CONN-12). Peers name the discriminator of the remote address on both halves
@@ -66,8 +64,6 @@ const UNKNOWN: u32 = 2;
 
 /// Memory of an interface is short where no longer piece is free, in bytes.
 const SHORT: u64 = 0x4_0000;
-/// The identifier that fits each server.
-const ANY: u32 = 0;
 /// What a peer says behind its attributes that has posted a session without windows as well.
 const HAS_BARE: u8 = 1;
 
@@ -186,19 +182,6 @@ impl<D: Device> NicShared<D> {
         })
     }
 
-    /// Find the servers on the other side that wait with windows now, by their identifiers.
-    fn servers_with_windows(&self, interface: InterfaceId) -> mp_fabric::Result<Vec<u32>> {
-        let waits = |uid: &u32| {
-            let window = self.fabric.window(interface, *uid);
-            window.is_ok_and(|window| {
-                let is_bare = *window.local.end() == 0 && *window.remote.end() == 0;
-                window.protocol == PROTOCOL && !window.paired && !is_bare
-            })
-        };
-        let windows = self.fabric.windows(interface)?.into_iter();
-        Ok(windows.filter(waits).collect())
-    }
-
     /// What the partner of a connection is told that has no windows.
     fn meeting(&self, serial: Serial) -> Meeting {
         self.trunks.meeting(serial.lane)
@@ -310,8 +293,7 @@ impl<D: Device> Server<D> {
         let _ = poll(&mut fds, nap.as_ref());
     }
 
-    /// Wait on interfaces on which it does not yet, first without windows: who finds a session with
-    /// windows and no other has to do with a library that shares no memory.
+    /// Wait on interfaces on which it does not yet, with windows and without.
     fn post(&mut self, nic: &Arc<NicShared<D>>) -> Result<()> {
         let over = |session: &Session<D>| {
             let events = session.state().map(|state| state.events);
@@ -854,8 +836,7 @@ impl<D: Device> ViShared<D> {
     }
 
     /// Ask a server over an interface, with what it is told of a connection with windows and of one
-    /// without. Where memory is short, first without: one that has waited before with windows and
-    /// is not found then shares no memory, or has another name.
+    /// without.
     fn ask_over(
         &self,
         interface: InterfaceId,
@@ -865,29 +846,21 @@ impl<D: Device> ViShared<D> {
         let nic = &self.nic;
         let client = || nic.fabric.client(interface, PROTOCOL).name(name).pending();
         let without = || client().data(bare).bare().open();
-        let with = |uid| {
+        let with = || {
             let window = nic.window(interface);
-            let client = client().uid(uid).data(data);
+            let client = client().data(data);
             client.local(window.clone()).remote(window).open()
         };
-        if !nic.is_short(interface) {
-            return match with(ANY) {
-                Err(FabricError::NoSpace(_)) => without(),
+        if nic.is_short(interface) {
+            return match without() {
+                Err(FabricError::NotSupported(_)) => with(),
                 other => other,
             };
         }
-        let servers = nic.servers_with_windows(interface)?;
-        let mut asked = without();
-        if matches!(asked, Err(FabricError::NotSupported(_))) {
-            return with(ANY);
+        match with() {
+            Err(FabricError::NoSpace(_)) => without(),
+            other => other,
         }
-        for uid in servers {
-            match asked {
-                Err(FabricError::NoPartner(_)) => asked = with(uid),
-                _ => break,
-            }
-        }
-        asked
     }
 
     /// Meet a peer.
