@@ -26,7 +26,7 @@ use crate::{
 };
 use mp_fabric::{CharDevice, Deadline, Device, EventMask, Fabric, Session};
 use mp_queue_pair::provider::{
-    Answer, Attention, NotNow, Owner, Question, Rest, Served, Service, NEWS,
+    lead, Answer, Attention, Led, NotNow, Owner, Question, Rest, Role, Served, Service, NEWS,
 };
 use std::{
     collections::{BTreeMap, HashMap},
@@ -75,6 +75,7 @@ pub(crate) struct NodeShared<D: Device> {
     /// The last thread has woken since the node has ended.
     slept: Condvar,
     pub(crate) service: Service,
+    role: Role<Tied<D>>,
     pub(crate) connector: Worker,
     /// The ways for data of channels, by the ports of their endpoints.
     pipes: RwLock<Table<u16, Arc<Pipe<D>>>>,
@@ -113,6 +114,8 @@ struct Linked<D: Device> {
 struct Sleeper {
     requests: Vec<Request>,
     woken: Arc<Condvar>,
+    /// It serves meanwhile, and looks itself.
+    leads: bool,
 }
 
 impl Node {
@@ -175,6 +178,7 @@ impl<D: Device> Node<D> {
             core: Mutex::new(Core::new(Engine::new(id, attributes, parameters))),
             slept: Condvar::new(),
             service: Service::new().map_err(failed)?,
+            role: Role::default(),
             connector: Worker::new()?,
             pipes: RwLock::default(),
             held: Mutex::default(),
@@ -663,7 +667,15 @@ impl<D: Device> Core<D> {
         }
     }
 
-    /// Wake threads whose requests are over, which takes a system call; whether there were any.
+    /// Whether one of some requests is done, or not there any more.
+    fn is_any_over(&mut self, requests: &[Request]) -> bool {
+        let all = self.engine.requests();
+        let is_over = |request: &Request| all.is_done(*request) || !all.is_live(*request);
+        requests.iter().any(is_over)
+    }
+
+    /// Wake threads whose requests are over, which takes a system call for each one that sleeps;
+    /// whether there were any.
     fn wake(&mut self) -> bool {
         let Core {
             engine, sleepers, ..
@@ -673,7 +685,9 @@ impl<D: Device> Core<D> {
         for sleeper in sleepers.iter().filter(|_| !over.is_empty()) {
             let mut requests = sleeper.requests.iter();
             if requests.any(|request| over.contains(request)) {
-                sleeper.woken.notify_one();
+                if !sleeper.leads {
+                    sleeper.woken.notify_one();
+                }
                 woken = true;
             }
         }
@@ -687,6 +701,23 @@ impl<D: Device> Core<D> {
         match all.is_done(request) {
             true => all.release(request).ok()?.1,
             false => None,
+        }
+    }
+}
+
+/// Wait with a lock that is released meanwhile.
+fn sleep<'a, T>(
+    condition: &Condvar,
+    guard: MutexGuard<'a, T>,
+    deadline: Deadline,
+) -> MutexGuard<'a, T> {
+    match deadline.remaining() {
+        None => condition
+            .wait(guard)
+            .unwrap_or_else(PoisonError::into_inner),
+        Some(left) => {
+            let slept = condition.wait_timeout(guard, left);
+            slept.unwrap_or_else(PoisonError::into_inner).0
         }
     }
 }
@@ -754,7 +785,11 @@ impl<D: Device> NodeShared<D> {
         if core.engine.seeks() {
             self.connector.wake.ring();
         }
-        core.wake()
+        let woken = core.wake();
+        if woken {
+            self.service.kick_leader();
+        }
+        woken
     }
 
     /// Let the service thread see to what could not be sent on a link.
@@ -904,7 +939,7 @@ impl<D: Device> NodeShared<D> {
     /// # Errors
     /// [`Error::Timeout`]; [`Error::NodeNotInit`]: also if the node is finalized meanwhile.
     fn wait<T>(
-        &self,
+        self: &Arc<Self>,
         requests: &[Request],
         begun: Instant,
         deadline: Deadline,
@@ -936,20 +971,35 @@ impl<D: Device> NodeShared<D> {
         }
     }
 
-    /// Sleep until one of some requests is over.
-    fn sleep(&self, mut core: MutexGuard<'_, Core<D>>, requests: &[Request], deadline: Deadline) {
+    /// Wait until one of some requests is over, serving meanwhile unless somebody else does.
+    fn sleep(
+        self: &Arc<Self>,
+        mut core: MutexGuard<'_, Core<D>>,
+        requests: &[Request],
+        deadline: Deadline,
+    ) {
         let woken = Arc::new(Condvar::new());
         core.sleepers.push(Sleeper {
             requests: requests.into(),
             woken: Arc::clone(&woken),
+            leads: true,
         });
-        let mut core = match deadline.remaining() {
-            None => woken.wait(core).unwrap_or_else(PoisonError::into_inner),
-            Some(left) => {
-                let waited = woken.wait_timeout(core, left);
-                waited.unwrap_or_else(PoisonError::into_inner).0
+        drop(core);
+        let own = Own(Arc::clone(self));
+        let led = lead(&own, deadline, || {
+            let mut core = lock(&self.core);
+            !core.alive || core.is_any_over(requests)
+        });
+        let mut core = lock(&self.core);
+        if let Led::Follow(_follower) = led {
+            if core.alive && !core.is_any_over(requests) {
+                let is_this = |sleeper: &&mut Sleeper| Arc::ptr_eq(&sleeper.woken, &woken);
+                if let Some(sleeper) = core.sleepers.iter_mut().find(is_this) {
+                    sleeper.leads = false;
+                }
+                core = sleep(&woken, core, deadline);
             }
-        };
+        }
         core.sleepers
             .retain(|sleeper| !Arc::ptr_eq(&sleeper.woken, &woken));
         if !core.alive && core.sleepers.is_empty() {
@@ -963,7 +1013,7 @@ impl<D: Device> NodeShared<D> {
     /// # Errors
     /// What it cannot begin for; as [`finish`](Self::finish).
     fn call(
-        &self,
+        self: &Arc<Self>,
         begin: impl FnOnce(&mut Core<D>) -> Result<(Request, Deadline)>,
     ) -> Result<Outcome> {
         let mut core = self.alive()?;
@@ -983,7 +1033,12 @@ impl<D: Device> NodeShared<D> {
     ///
     /// # Errors
     /// As [`wait`](Self::wait).
-    fn finish(&self, request: Request, begun: Instant, deadline: Deadline) -> Result<Outcome> {
+    fn finish(
+        self: &Arc<Self>,
+        request: Request,
+        begun: Instant,
+        deadline: Deadline,
+    ) -> Result<Outcome> {
         let done = |core: &mut Core<D>| core.take_done(request);
         let waited = self.wait(&[request], begun, deadline, done);
         if waited != Err(Error::Timeout) {
@@ -1018,6 +1073,7 @@ impl<D: Device> NodeShared<D> {
         for sleeper in &core.sleepers {
             sleeper.woken.notify_one();
         }
+        self.service.kick_leader();
         while !core.sleepers.is_empty() {
             let woken = self.slept.wait(core);
             core = woken.unwrap_or_else(PoisonError::into_inner);
@@ -1188,6 +1244,10 @@ impl<D: Device> Owner for Own<D> {
 
     fn service(&self) -> &Service {
         &self.0.service
+    }
+
+    fn role(&self) -> &Role<Tied<D>> {
+        &self.0.role
     }
 
     fn fabric(&self) -> &Fabric<D> {

@@ -10,6 +10,7 @@
 //! | [`Inbox::look`], [`End`] | how a pair ends |
 //! | [`window`], [`shape`] | how much memory a pair takes, and how it is divided |
 //! | [`Service`] | the thread that moves messages while no thread of the program looks |
+//! | [`lead`] | the same, done by a thread of the program that waits |
 //!
 //! The two halves may have a lock each, or one for both. The interface above decides what a message
 //! is, what it does and whom its end concerns; nothing here knows of that.
@@ -20,7 +21,9 @@ mod service;
 
 pub use inbox::{take_signal, Answer, Inbox, Lent, NotNow, Question};
 pub use outbox::Outbox;
-pub use service::{Attention, Owner, Rest, Served, Service, NAP_MAX, NAP_MIN};
+pub use service::{
+    lead, Attention, Follower, Led, Owner, Rest, Role, Served, Service, NAP_MAX, NAP_MIN,
+};
 
 use crate::{Error, Park, Shape};
 use mp_fabric::{Error as FabricError, EventMask};

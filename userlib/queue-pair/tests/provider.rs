@@ -9,8 +9,8 @@ use common::{both, sessions, soon, Patience};
 use mp_fabric::{Deadline, Fabric, InterfaceId};
 use mp_queue_pair::{
     provider::{
-        shape, take_signal, Answer, Attention, End, Inbox, NotNow, Outbox, Owner, Rest, Served,
-        Service, NAP_MAX, NAP_MIN, SLOT,
+        lead, shape, take_signal, Answer, Attention, End, Inbox, Led, NotNow, Outbox, Owner, Rest,
+        Role, Served, Service, NAP_MAX, NAP_MIN, SLOT,
     },
     Head, Need, Outgoing, Piece, Room,
 };
@@ -227,6 +227,9 @@ fn ends_tell_a_link_from_a_partner() {
     assert_eq!(a.next(), Err(End::Closed { reason: 5 }));
 }
 
+/// The service thread's name.
+const THREAD: &str = "test";
+
 /// A link that does as it is told.
 #[derive(Default)]
 struct Fake {
@@ -248,6 +251,8 @@ struct Fake {
     asked_before: AtomicU32,
     /// Messages that it has moved without a nap since it last woke another.
     hasty: AtomicU32,
+    /// Messages that threads of the program have moved that lead.
+    moved_by_leaders: AtomicU32,
 }
 
 #[derive(Clone)]
@@ -266,6 +271,12 @@ impl Served for Handle {
         let less = |work: u32| work.checked_sub(1);
         let work = &self.0.work;
         let moved = work.fetch_update(Ordering::SeqCst, Ordering::SeqCst, less);
+        let own = std::thread::current();
+        let is_led = u32::from(own.name() != Some(THREAD));
+        let moved_led = u32::from(moved.is_ok()) * is_led;
+        self.0
+            .moved_by_leaders
+            .fetch_add(moved_led, Ordering::SeqCst);
         if moved.is_ok() && self.0.wakes.load(Ordering::SeqCst) {
             let asked = self.0.asked.load(Ordering::SeqCst);
             let before = self.0.asked_before.swap(asked, Ordering::SeqCst);
@@ -301,6 +312,7 @@ impl Served for Handle {
 /// Links by their numbers, and the thread.
 struct Links {
     service: Service,
+    role: Role<Handle>,
     fabric: Fabric<FakeDevice>,
     links: Mutex<HashMap<u64, Handle>>,
 }
@@ -311,6 +323,10 @@ impl Owner for Links {
 
     fn service(&self) -> &Service {
         &self.service
+    }
+
+    fn role(&self) -> &Role<Handle> {
+        &self.role
     }
 
     fn fabric(&self) -> &Fabric<FakeDevice> {
@@ -327,10 +343,11 @@ impl Links {
         let links = (0..count).map(|number| (number, Handle(Arc::default())));
         let links = Arc::new(Links {
             service: Service::new().unwrap(),
+            role: Role::default(),
             fabric: asking(world),
             links: Mutex::new(links.collect()),
         });
-        Service::start(&links, "test").unwrap();
+        Service::start(&links, THREAD).unwrap();
         links
     }
 
@@ -533,5 +550,177 @@ fn news_of_a_session_list_its_link() {
     client.signal().unwrap();
     links.settle(3);
     assert!(links.get(3).attention().take_news() && !links.get(3).attention().has_news());
+    links.service.stop();
+}
+
+impl Links {
+    /// Lead until that many messages of a link are left; whether it has led.
+    fn lead_until(&self, number: u64, left: u32) -> bool {
+        let link = self.get(number);
+        let deadline = Deadline::after(Duration::from_secs(20));
+        let led = lead(self, deadline, || link.left() <= left);
+        assert!(deadline.remaining() > Some(Duration::ZERO), "not in time");
+        matches!(led, Led::Over)
+    }
+
+    /// A message arrives on a link, which its partner signals.
+    fn arrive(&self, number: u64) {
+        self.get(number).0.work.fetch_add(1, Ordering::SeqCst);
+        self.list(number);
+    }
+
+    /// Wait until the service thread has nothing to do.
+    fn quiet(&self) {
+        self.list(0);
+        self.settle(0);
+    }
+}
+
+impl Handle {
+    fn left(&self) -> u32 {
+        self.0.work.load(Ordering::SeqCst)
+    }
+
+    fn moved_by_leaders(&self) -> u32 {
+        self.0.moved_by_leaders.load(Ordering::SeqCst)
+    }
+}
+
+/// Do something once a thread leads, or is about to.
+fn beside<T: Send>(leads: impl FnOnce() -> T + Send, act: impl FnOnce()) -> T {
+    std::thread::scope(|scope| {
+        let leader = scope.spawn(leads);
+        std::thread::sleep(Duration::from_millis(50));
+        act();
+        leader.join().unwrap()
+    })
+}
+
+#[test]
+fn a_thread_that_leads_moves_what_it_waits_for_by_itself() {
+    let links = Links::new(&World::new(1, 1 << 20), 1);
+    links.quiet();
+    let link = links.get(0);
+    for n in 1..=20 {
+        let led = beside(
+            || {
+                let deadline = Deadline::after(Duration::from_secs(20));
+                lead(&*links, deadline, || link.moved_by_leaders() >= n)
+            },
+            || links.arrive(0),
+        );
+        assert!(matches!(led, Led::Over));
+        assert_eq!((link.left(), link.moved_by_leaders()), (0, n));
+    }
+    links.service.stop();
+}
+
+#[test]
+fn one_leads_and_others_follow() {
+    let links = Links::new(&World::new(1, 1 << 20), 2);
+    links.quiet();
+    links.get(0).0.work.store(1, Ordering::SeqCst);
+    let led = beside(
+        || links.lead_until(0, 0),
+        || {
+            // It leads as long as nobody lists the link that it waits for.
+            let second = lead(&*links, Deadline::NEVER, || false);
+            assert!(matches!(second, Led::Follow(_)));
+            links.list(0);
+        },
+    );
+    assert!(led);
+    links.service.stop();
+}
+
+/// Also if another thread sleeps, which counts on it.
+#[test]
+fn the_service_thread_goes_on_behind_a_leader() {
+    let links = Links::new(&World::new(1, 1 << 20), 2);
+    links.quiet();
+    let link = links.get(1);
+    for follows in [false, true] {
+        let follower = Mutex::new(None);
+        links.get(0).0.work.store(1, Ordering::SeqCst);
+        beside(
+            || links.lead_until(0, 0),
+            || {
+                if follows {
+                    let led = lead(&*links, Deadline::NEVER, || false);
+                    *follower.lock().unwrap() = Some(led);
+                }
+                links.list(0);
+            },
+        );
+        let before = link.moved_by_leaders();
+        let patience = Patience::new();
+        links.arrive(1);
+        while link.left() > 0 {
+            patience.wait();
+        }
+        assert_eq!(link.moved_by_leaders(), before);
+    }
+    links.service.stop();
+}
+
+#[test]
+fn a_leader_sees_what_others_tell_it() {
+    let links = Links::new(&World::new(1, 1 << 20), 1);
+    links.quiet();
+    let is_over = AtomicBool::new(false);
+    let deadline = Deadline::after(Duration::from_secs(20));
+    beside(
+        || lead(&*links, deadline, || is_over.load(Ordering::SeqCst)),
+        || {
+            is_over.store(true, Ordering::SeqCst);
+            links.service.kick_leader();
+        },
+    );
+    assert!(deadline.remaining() > Some(Duration::ZERO));
+    links.service.stop();
+}
+
+#[test]
+fn a_leader_finishes_at_its_deadline_and_with_the_service() {
+    let links = Links::new(&World::new(1, 1 << 20), 1);
+    links.quiet();
+    let begun = Instant::now();
+    lead(&*links, Deadline::after(Duration::from_millis(30)), || {
+        false
+    });
+    assert!(begun.elapsed() >= Duration::from_millis(30));
+    beside(
+        || lead(&*links, Deadline::NEVER, || false),
+        || links.service.stop(),
+    );
+    lead(&*links, Deadline::NEVER, || false);
+}
+
+/// Threads that wait by turns, each for messages of its own, all get them.
+#[test]
+fn messages_for_many_threads_that_wait_all_arrive() {
+    const THREADS: u64 = 4;
+    const MESSAGES: u32 = 300;
+    let links = Links::new(&World::new(1, 1 << 20), THREADS);
+    let end = Deadline::after(Duration::from_secs(60));
+    std::thread::scope(|scope| {
+        for number in 0..THREADS {
+            let links = &links;
+            scope.spawn(move || {
+                let link = links.get(number);
+                for _ in 0..MESSAGES {
+                    links.arrive(number);
+                    while link.left() > 0 {
+                        assert!(end.remaining() > Some(Duration::ZERO), "not in time");
+                        // A follower looks again, as nobody wakes it here.
+                        let soon = Deadline::after(Duration::from_millis(1));
+                        if let Led::Follow(_follower) = lead(&**links, soon, || link.left() == 0) {
+                            std::thread::yield_now();
+                        }
+                    }
+                }
+            });
+        }
+    });
     links.service.stop();
 }

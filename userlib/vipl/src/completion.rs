@@ -15,6 +15,7 @@ use crate::{
     Error, QueueKind, Result,
 };
 use mp_fabric::{CharDevice, Deadline, Device};
+use mp_queue_pair::provider::{lead, Led};
 use smallvec::SmallVec;
 use std::{
     collections::VecDeque,
@@ -63,6 +64,8 @@ struct State<D: Device> {
     alive: bool,
     /// Threads that wait for an entry.
     asleep: usize,
+    /// Threads that serve meanwhile, or find that another one does.
+    leading: usize,
 }
 
 impl<D: Device> Cq<D> {
@@ -78,6 +81,7 @@ impl<D: Device> Cq<D> {
                 overrun: false,
                 alive: true,
                 asleep: 0,
+                leading: 0,
             }),
             arrived: Condvar::new(),
             bound: Mutex::default(),
@@ -123,13 +127,7 @@ impl<D: Device> Cq<D> {
                 return Err(Error::Timeout);
             }
             shared.each_bound(|vi| vi.unwatch());
-            let mut state = shared.state()?;
-            if state.entries.is_empty() {
-                state.asleep += 1;
-                state = sleep(&shared.arrived, state, deadline);
-                state.asleep -= 1;
-            }
-            drop(state);
+            shared.rest(deadline)?;
             if let Some(entry) = shared.take()? {
                 return Ok(entry);
             }
@@ -233,11 +231,15 @@ impl<D: Device> CqShared<D> {
         let overrun = count > room && !state.overrun;
         state.overrun |= overrun;
         let refused = self.serve(&mut state);
-        // Waking takes a system call.
-        let woken = state.asleep > 0;
+        // Waking takes a system call, which one that leads does not need.
+        let (sleeps, leads) = (state.asleep > 0, state.leading > 0);
+        let woken = sleeps || leads;
         drop(state);
-        if woken {
+        if sleeps {
             self.arrived.notify_all();
+        }
+        if leads {
+            self.nic.service.kick_leader();
         }
         Pushed {
             overrun,
@@ -258,6 +260,23 @@ impl<D: Device> CqShared<D> {
             }
         }
         refused
+    }
+
+    /// Wait until there is an entry, serving meanwhile unless somebody else does.
+    fn rest(&self, deadline: Deadline) -> Result<()> {
+        self.state()?.leading += 1;
+        let led = lead(&*self.nic, deadline, || {
+            let state = lock(&self.state);
+            !state.alive || !state.entries.is_empty()
+        });
+        let mut state = lock(&self.state);
+        state.leading -= 1;
+        if let (Led::Follow(_follower), true, true) = (led, state.alive, state.entries.is_empty()) {
+            state.asleep += 1;
+            state = sleep(&self.arrived, state, deadline);
+            state.asleep -= 1;
+        }
+        Ok(())
     }
 
     fn take(&self) -> Result<Option<(Vi<D>, QueueKind)>> {
@@ -288,6 +307,7 @@ impl<D: Device> CqShared<D> {
         drop(state);
         drop(handlers);
         self.arrived.notify_all();
+        self.nic.service.kick_leader();
         self.notifier.close();
     }
 

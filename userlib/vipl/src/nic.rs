@@ -17,7 +17,7 @@ use crate::{
     Error, HostAddress, MemAttributes, MemHandle, Ptag, Result,
 };
 use mp_fabric::{CharDevice, Device, Fabric, Interface, ProcessMemory, Wake};
-use mp_queue_pair::provider::{Owner, Service};
+use mp_queue_pair::provider::{Owner, Role, Service};
 use std::{
     collections::HashMap,
     env, fmt,
@@ -152,6 +152,7 @@ pub(crate) struct NicShared<D: Device> {
     pub(crate) tags: Tags,
     pub(crate) regions: Regions,
     pub(crate) service: Arc<Service>,
+    role: Role<Serviced<D>>,
     pub(crate) trunks: Arc<Trunks<D>>,
     /// Readable once it is closed.
     ending: Wake,
@@ -211,6 +212,7 @@ impl<D: Device> Nic<D> {
                 tags: Tags::default(),
                 regions: Regions::new(&library.locks),
                 service,
+                role: Role::default(),
                 trunks,
                 ending: Wake::new()?,
                 objects: Mutex::new(Objects {
@@ -437,6 +439,10 @@ impl<D: Device> Owner for NicShared<D> {
 
     fn service(&self) -> &Service {
         &self.service
+    }
+
+    fn role(&self) -> &Role<Serviced<D>> {
+        &self.role
     }
 
     fn fabric(&self) -> &Fabric<D> {

@@ -24,7 +24,7 @@ use crate::{
     Error, MemHandle, QueueKind, Result, ViAttributes,
 };
 use mp_fabric::{CharDevice, Deadline, Device, Fabric};
-use mp_queue_pair::provider::{Answer, Attention, NotNow, Question, Rest, Served};
+use mp_queue_pair::provider::{lead, Answer, Attention, Led, NotNow, Question, Rest, Served};
 use std::{
     collections::VecDeque,
     fmt,
@@ -106,6 +106,15 @@ pub(crate) struct Core<D: Device> {
     alive: bool,
     /// Threads that wait for a change.
     asleep: usize,
+    /// Threads that serve meanwhile, or find that another one does.
+    leading: usize,
+}
+
+impl<D: Device> Core<D> {
+    /// Whether a thread waits for a change.
+    fn is_waited_for(&self) -> bool {
+        self.asleep > 0 || self.leading > 0
+    }
 }
 
 fn index(kind: QueueKind) -> usize {
@@ -134,6 +143,7 @@ impl<D: Device> Vi<D> {
                 handlers: Default::default(),
                 alive: true,
                 asleep: 0,
+                leading: 0,
             }),
             changed: Condvar::new(),
             cqs,
@@ -272,7 +282,7 @@ impl<D: Device> Vi<D> {
             self.0.cut(core);
             Ok(())
         })?;
-        self.0.changed.notify_all();
+        self.0.wake();
         Ok(())
     }
 
@@ -333,7 +343,7 @@ impl<D: Device> ViShared<D> {
     fn must_tell(&self, core: &Core<D>) -> bool {
         let bound = || self.cqs.iter().any(Option::is_some);
         core.engine.has_reports()
-            || core.engine.has_completed() && (core.asleep > 0 || bound())
+            || core.engine.has_completed() && (core.is_waited_for() || bound())
             || !core.handlers.iter().all(VecDeque::is_empty)
     }
 
@@ -342,8 +352,10 @@ impl<D: Device> ViShared<D> {
     #[inline(never)]
     fn tell_all(self: &Arc<Self>, mut core: MutexGuard<'_, Core<D>>) {
         let mut after = After::default();
-        // Waking takes a system call.
-        let wake = core.asleep > 0 && (core.engine.has_completed() || core.engine.has_reports());
+        let wake =
+            core.is_waited_for() && (core.engine.has_completed() || core.engine.has_reports());
+        // Waking takes a system call, which one that leads does not need.
+        let sleeps = core.asleep > 0;
         let mut woken = wake;
         for (kind, count) in core.engine.announce() {
             if let Some(cq) = self.cq(kind).filter(|_| count > 0) {
@@ -360,8 +372,11 @@ impl<D: Device> ViShared<D> {
             self.nic.report(vi, None, report, report.repeats(reliable));
         }
         drop(core);
-        if wake {
+        if wake && sleeps {
             self.changed.notify_all();
+        }
+        if wake {
+            self.nic.service.kick_leader();
         }
         if woken {
             self.hand_over();
@@ -681,11 +696,26 @@ impl<D: Device> ViShared<D> {
                 return Err(Error::Timeout);
             }
             self.unwatch();
-            self.sleep(deadline, |core| !core.engine.is_pending(kind))?;
+            self.rest(kind, deadline)?;
             match self.done(kind) {
                 Err(Error::NotDone) => {}
                 other => return other,
             }
+        }
+    }
+
+    /// Wait until a descriptor is complete or there is none, serving meanwhile unless somebody else
+    /// does.
+    fn rest(&self, kind: QueueKind, deadline: Deadline) -> Result<()> {
+        self.alive()?.leading += 1;
+        let led = lead(&*self.nic, deadline, || {
+            let core = lock(&self.core);
+            !core.alive || !core.engine.is_pending(kind)
+        });
+        lock(&self.core).leading -= 1;
+        match led {
+            Led::Over => Ok(()),
+            Led::Follow(_follower) => self.sleep(deadline, |core| !core.engine.is_pending(kind)),
         }
     }
 
@@ -758,6 +788,7 @@ impl<D: Device> ViShared<D> {
     /// Wake threads that wait for a change.
     pub(crate) fn wake(&self) {
         self.changed.notify_all();
+        self.nic.service.kick_leader();
     }
 
     /// An error that the VI does not survive, and that was told.
@@ -780,7 +811,7 @@ impl<D: Device> ViShared<D> {
         let handlers = std::mem::take(&mut core.handlers);
         drop(core);
         drop(handlers);
-        self.changed.notify_all();
+        self.wake();
         self.notifiers.iter().for_each(Notifier::close);
     }
 
@@ -796,7 +827,7 @@ impl<D: Device> ViShared<D> {
         for cq in self.cqs.iter().flatten() {
             cq.0.unbind(self);
         }
-        self.changed.notify_all();
+        self.wake();
         self.notifiers.iter().for_each(Notifier::stop);
     }
 }

@@ -378,7 +378,7 @@ impl<D: Device> NodeShared<D> {
 
     /// Send something: look for room for a while, then wait for it.
     fn send(
-        &self,
+        self: &Arc<Self>,
         pipe: &Arc<Pipe<D>>,
         data: Piece<'_>,
         attempt: impl Fn(&Pipe<D>) -> Result<Tried<()>>,

@@ -11,11 +11,22 @@
 //! | who | does what |
 //! |---|---|
 //! | kernel | reports news of sessions by the numbers of their links |
-//! | service thread | notes it at the link ([`Attention::note_news`]), and lists the link |
+//! | whoever serves | notes it at the link ([`Attention::note_news`]), and lists the link |
 //! | whoever moves messages next | takes the note and looks at the session |
 //!
 //! Links that a thread of the program looks at stay on the list but are left to it. So is one whose
 //! messages have woken a thread of the program: that thread shall run, not this one.
+//!
+//! # Leaders
+//!
+//! A thread of the program that has nothing to do but wait does the service thread's work meanwhile
+//! ([`lead`]): what it waits for wakes it at once, and no other thread before it. There is one
+//! leader at a time; others that wait sleep, and it wakes them ([`Led::Follow`]).
+//!
+//! | the leader finishes | the service thread goes on |
+//! |---|---|
+//! | others sleep | at once |
+//! | nobody does | after [`NAP_MIN`], unless a thread leads again by then |
 //!
 //! # Naps
 //!
@@ -39,35 +50,30 @@
 //! signals once for what the partner may not have seen ([`Outbox::remind`](super::Outbox::remind)),
 //! which ends the partner's nap.
 
-use mp_fabric::{thread, Deadline, Device, Events, Fabric, Result, Wake};
-use rustix::event::{poll, PollFd, PollFlags, Timespec};
+mod alarm;
+mod nap;
+mod serving;
+
+pub use serving::{lead, Follower, Led, Role};
+
+use alarm::Alarm;
+use mp_fabric::{thread, Deadline, Device, Fabric, Result, Wake};
 use std::{
-    mem,
     sync::{
-        atomic::{AtomicBool, AtomicU8, Ordering},
+        atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering},
         Arc, Mutex, MutexGuard, PoisonError,
     },
     thread::JoinHandle,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
-/// Looks at the listed links in vain before the thread sleeps.
-const LOOKS: u32 = 50;
-/// How long it looks, as long as there are messages, before it sees whether there is news, or more
-/// links.
-const TURN: Duration = Duration::from_millis(1);
-/// How long the service thread sleeps at least while there are links whose partners do not signal;
-/// at most, that is [`NAP_MAX`].
+/// How long whoever serves sleeps at least while there are links whose partners do not signal; at
+/// most, that is [`NAP_MAX`].
 pub const NAP_MIN: Duration = Duration::from_millis(1);
 /// See [`NAP_MIN`].
 pub const NAP_MAX: Duration = Duration::from_millis(128);
-/// How long it sleeps before it asks partners again that could not be asked.
-const RETRY: Duration = Duration::from_millis(10);
-/// How long hosts may take altogether to say that they have been asked: those that do not answer
-/// hold up nobody else for longer.
-const ANSWERS: Duration = Duration::from_millis(10);
 
-/// What the thread does: it looks at what is listed.
+/// What whoever serves does: it looks at what is listed.
 const RUNNING: u8 = 0;
 /// It has to look once more before it sleeps.
 const KICKED: u8 = 1;
@@ -193,6 +199,9 @@ pub trait Owner: Send + Sync + 'static {
     /// The thread.
     fn service(&self) -> &Service;
 
+    /// What whoever serves has.
+    fn role(&self) -> &Role<Self::Link>;
+
     /// What reports news of sessions.
     fn fabric(&self) -> &Fabric<Self::Device>;
 
@@ -210,9 +219,17 @@ pub struct Service {
     wake: Wake,
     /// One of [`RUNNING`], [`KICKED`], [`ASLEEP`].
     activity: AtomicU8,
-    /// Links that were listed and that the thread has not taken.
+    /// Links that were listed and that nobody has taken.
     listed: Mutex<Vec<u64>>,
     stopped: AtomicBool,
+    /// The fabric has ended under its user.
+    ended: AtomicBool,
+    /// A thread of the program serves, or is about to.
+    led: AtomicBool,
+    /// Threads of the program that sleep meanwhile.
+    followers: AtomicUsize,
+    /// What the service thread sleeps on while another one serves.
+    alarm: Alarm,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -220,22 +237,45 @@ impl Service {
     /// There is no thread yet.
     ///
     /// # Errors
-    /// As [`Wake::new`].
+    /// As [`Wake::new`]: it takes two descriptors.
     pub fn new() -> Result<Self> {
         Ok(Service {
             wake: Wake::new()?,
             activity: AtomicU8::new(RUNNING),
             listed: Mutex::default(),
             stopped: AtomicBool::new(false),
+            ended: AtomicBool::new(false),
+            led: AtomicBool::new(false),
+            followers: AtomicUsize::new(0),
+            alarm: Alarm::new()?,
             thread: Mutex::default(),
         })
     }
 
-    /// Let the thread look at what is listed before it sleeps.
+    /// Let whoever serves look at what is listed before it sleeps.
     pub fn kick(&self) {
         if self.activity.swap(KICKED, Ordering::AcqRel) == ASLEEP {
             self.wake.ring();
         }
+    }
+
+    /// Let a thread that leads see whether its wait is over.
+    pub fn kick_leader(&self) {
+        if self.is_led() {
+            self.kick();
+        }
+    }
+
+    fn is_led(&self) -> bool {
+        self.led.load(Ordering::SeqCst)
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.stopped.load(Ordering::SeqCst)
+    }
+
+    fn has_ended(&self) -> bool {
+        self.ended.load(Ordering::SeqCst)
     }
 
     /// Make sure that there is a thread, unless it was stopped. It keeps its owner.
@@ -245,18 +285,19 @@ impl Service {
     pub fn start<O: Owner>(owner: &Arc<O>, name: &str) -> Result<()> {
         let service = owner.service();
         let mut slot = lock(&service.thread);
-        if slot.is_some() || service.stopped.load(Ordering::Acquire) {
+        if slot.is_some() || service.is_stopped() {
             return Ok(());
         }
         let own = Arc::clone(owner);
-        *slot = Some(thread::spawn(name, move || Run::new(&*own).run())?);
+        *slot = Some(thread::spawn(name, move || serving::serve(&*own))?);
         Ok(())
     }
 
-    /// End the thread.
+    /// End the thread. One that leads finishes soon.
     pub fn stop(&self) {
-        self.stopped.store(true, Ordering::Release);
+        self.stopped.store(true, Ordering::SeqCst);
         self.wake.ring();
+        self.alarm.ring();
         let thread = lock(&self.thread).take();
         let own = std::thread::current().id();
         if let Some(thread) = thread.filter(|thread| thread.thread().id() != own) {
@@ -264,225 +305,6 @@ impl Service {
             let _ = thread.join();
         }
     }
-}
-
-/// What has come of looking at links.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Turn {
-    /// There were no messages for a while.
-    Idle,
-    /// There may be more.
-    More,
-    /// A thread of the program was woken, or looks by itself.
-    HandedOver,
-}
-
-/// How long the thread sleeps while links are left to the program.
-#[derive(Debug)]
-struct Nap {
-    long: Duration,
-    /// The last one was long.
-    was_long: bool,
-}
-
-impl Nap {
-    fn new() -> Self {
-        Nap {
-            long: NAP_MIN,
-            was_long: false,
-        }
-    }
-
-    /// How long the next one is: a short one behind a long one, if the program may not look any more
-    /// although it should.
-    fn next(&mut self, doubtful: bool) -> Duration {
-        self.was_long = !(self.was_long && doubtful);
-        match self.was_long {
-            true => self.long,
-            false => NAP_MIN,
-        }
-    }
-
-    /// Whether all links were looked at in the last one, and whether it has lasted as long as it
-    /// should.
-    fn note(&mut self, all_watched: bool, undisturbed: bool) {
-        match all_watched {
-            true if self.was_long && undisturbed => self.long = NAP_MAX.min(2 * self.long),
-            true => {}
-            false => *self = Nap::new(),
-        }
-    }
-}
-
-/// What the thread has.
-struct Run<'a, O: Owner> {
-    owner: &'a O,
-    events: Events<O::Device>,
-    /// The links that it looks after.
-    own: Vec<O::Link>,
-    /// How often it has asked partners for signals.
-    rounds: usize,
-    nap: Nap,
-    /// Nothing has ended its last sleep before the time.
-    undisturbed: bool,
-}
-
-impl<'a, O: Owner> Run<'a, O> {
-    fn new(owner: &'a O) -> Self {
-        Run {
-            owner,
-            events: owner.fabric().events(),
-            own: Vec::new(),
-            rounds: 0,
-            nap: Nap::new(),
-            undisturbed: false,
-        }
-    }
-
-    fn run(&mut self) {
-        let service = self.owner.service();
-        while !service.stopped.load(Ordering::Acquire) {
-            // Whatever kicks from now on is looked at before the thread sleeps.
-            service.activity.swap(RUNNING, Ordering::AcqRel);
-            self.take_listed();
-            let own = mem::take(&mut self.own);
-            let mut own = self.leave_watched(own);
-            if self.undisturbed && !own.is_empty() {
-                // A program that was held up looks now, also on the only processor.
-                std::thread::yield_now();
-                own = self.leave_watched(own);
-            }
-            self.nap.note(own.is_empty(), self.undisturbed);
-            let wait = self.look_after(own);
-            if !self.sleep(wait) {
-                return self.owner.fail();
-            }
-        }
-    }
-
-    /// Leave links to threads of the program that look at them; the others.
-    fn leave_watched(&mut self, links: Vec<O::Link>) -> Vec<O::Link> {
-        let is_watched = |link: &O::Link| link.attention().is_watched();
-        let (watched, rest) = links.into_iter().partition(is_watched);
-        self.own.extend::<Vec<_>>(watched);
-        rest
-    }
-
-    /// Move messages of links that nobody else looks at, and put them to rest; how long the thread
-    /// may sleep.
-    fn look_after(&mut self, mut own: Vec<O::Link>) -> Option<Duration> {
-        let begun = Instant::now();
-        loop {
-            match turn(&own, begun) {
-                Turn::Idle => return self.put_to_rest(own),
-                Turn::More => {
-                    self.own.extend(own);
-                    return Some(Duration::ZERO);
-                }
-                Turn::HandedOver => own = self.leave_watched(own),
-            }
-            if !own.is_empty() {
-                // Who was woken comes first, also on the only processor.
-                std::thread::yield_now();
-            }
-        }
-    }
-
-    fn take_listed(&mut self) {
-        let listed = mem::take(&mut *lock(&self.owner.service().listed));
-        let links = listed.into_iter().filter_map(|link| self.owner.link(link));
-        self.own.extend(links);
-    }
-
-    /// Ask partners for signals, and keep the links that cannot rest without the thread; how long
-    /// it may sleep. Each time another link is the first one: hosts that do not answer use up the
-    /// time of those behind them.
-    fn put_to_rest(&mut self, mut own: Vec<O::Link>) -> Option<Duration> {
-        let until = Deadline::after(ANSWERS);
-        let (mut busy, mut again) = (false, false);
-        self.rounds = self.rounds.wrapping_add(1);
-        let first = self.rounds.checked_rem(own.len()).unwrap_or(0);
-        own.rotate_left(first);
-        for link in own {
-            let rest = link.attention().settle(|| link.rest(until));
-            busy |= rest == Rest::Busy;
-            again |= rest == Rest::Nap;
-            if matches!(rest, Rest::Busy | Rest::Nap) {
-                self.own.push(link);
-            }
-        }
-        match self.own.is_empty() {
-            _ if busy => Some(Duration::ZERO),
-            _ if again => Some(RETRY),
-            false => {
-                let has_work = self.own.iter().any(|link| link.has_work());
-                Some(self.nap.next(has_work || !self.undisturbed))
-            }
-            true => None,
-        }
-    }
-
-    /// Sleep until there is news or a kick, and note what has happened to which session. False once
-    /// the fabric has ended.
-    fn sleep(&mut self, wait: Option<Duration>) -> bool {
-        let service = self.owner.service();
-        let asleep =
-            service
-                .activity
-                .compare_exchange(RUNNING, ASLEEP, Ordering::AcqRel, Ordering::Acquire);
-        let wait = match asleep {
-            Ok(_) => wait,
-            // It was kicked meanwhile.
-            Err(_) => Some(Duration::ZERO),
-        };
-        let wait = wait.and_then(|wait| Timespec::try_from(wait).ok());
-        let mut fds = [
-            PollFd::new(&service.wake, PollFlags::IN),
-            PollFd::new(&self.events, PollFlags::IN),
-        ];
-        // It looks again, whatever has ended the wait.
-        let _ = poll(&mut fds, wait.as_ref());
-        // Nobody has to wake it any more.
-        service.activity.store(KICKED, Ordering::Release);
-        let [woken, told] = fds.map(|fd| fd.revents());
-        self.undisturbed = woken.is_empty() && told.is_empty();
-        if !woken.is_empty() {
-            service.wake.read();
-        }
-        if !told.is_empty() {
-            self.note_events();
-        }
-        !told.intersects(PollFlags::HUP | PollFlags::NVAL)
-    }
-
-    fn note_events(&self) {
-        // An owner that cannot read events any more is being closed.
-        for event in self.events.read().unwrap_or_default() {
-            if let Some(link) = self.owner.link(event.cookie) {
-                link.attention().note_news();
-                link.attention().list(self.owner.service(), event.cookie);
-            }
-        }
-    }
-}
-
-/// Move messages of links that nobody else looks at, until there have been none for a while, or
-/// until others shall go on.
-fn turn<L: Served>(own: &[L], begun: Instant) -> Turn {
-    let mut idle = 0;
-    while !own.is_empty() && idle < LOOKS {
-        // All of them, whichever is first.
-        let moved = own.iter().filter(|link| link.serve()).count();
-        if own.iter().any(|link| link.attention().is_handed_over()) {
-            return Turn::HandedOver;
-        }
-        idle = if moved > 0 { 0 } else { idle + 1 };
-        if moved > 0 && begun.elapsed() >= TURN {
-            return Turn::More;
-        }
-        std::hint::spin_loop();
-    }
-    Turn::Idle
 }
 
 /// Lock, also after a panic: each change is complete when others see it.

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+
+//! What the service thread sleeps on while a thread of the program serves.
+
+use super::NAP_MIN;
+use mp_fabric::Result;
+use rustix::{
+    event::{poll, PollFd, PollFlags},
+    fd::OwnedFd,
+    io,
+    time::{
+        timerfd_create, timerfd_settime, Itimerspec, TimerfdClockId, TimerfdFlags,
+        TimerfdTimerFlags, Timespec,
+    },
+};
+use std::{
+    sync::atomic::{AtomicBool, Ordering},
+    time::Duration,
+};
+
+/// A timer that one thread waits for and others set. Setting it wakes nobody at once: on the only
+/// processor, whoever sets it goes on.
+#[derive(Debug)]
+pub(super) struct Alarm {
+    timer: OwnedFd,
+    /// It was set, and nobody has noticed yet that it went off.
+    is_set: AtomicBool,
+}
+
+impl Alarm {
+    /// It is not set.
+    ///
+    /// # Errors
+    /// [`Error::System`](mp_fabric::Error::System): there are no more descriptors.
+    pub(super) fn new() -> Result<Self> {
+        let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
+        Ok(Alarm {
+            timer: timerfd_create(TimerfdClockId::Monotonic, flags)?,
+            is_set: AtomicBool::new(false),
+        })
+    }
+
+    /// Let it go off after [`NAP_MIN`], or earlier if it was set before.
+    pub(super) fn set(&self) {
+        if !self.is_set.swap(true, Ordering::SeqCst) {
+            self.set_in(NAP_MIN);
+        }
+    }
+
+    /// Let it go off now.
+    pub(super) fn ring(&self) {
+        self.is_set.store(true, Ordering::SeqCst);
+        // Nothing at all would stop it.
+        self.set_in(Duration::from_nanos(1));
+    }
+
+    fn set_in(&self, delay: Duration) {
+        let value = Itimerspec {
+            it_interval: Timespec::default(),
+            it_value: Timespec::try_from(delay).unwrap_or_default(),
+        };
+        // The descriptor and the times are right.
+        let _ = timerfd_settime(&self.timer, TimerfdTimerFlags::empty(), &value);
+    }
+
+    /// Wait until it goes off. What its setters have done before is seen afterwards, also of those
+    /// that have found it set.
+    pub(super) fn wait(&self) {
+        // The caller looks again, whatever has ended the wait.
+        let _ = poll(&mut [PollFd::new(&self.timer, PollFlags::IN)], None);
+        let _ = io::read(&self.timer, &mut [0; 8]);
+        self.is_set.store(false, Ordering::SeqCst);
+    }
+}
