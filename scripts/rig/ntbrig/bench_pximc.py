@@ -43,12 +43,12 @@ class PingPong:
         self._limit = seconds + _GRACE
         self._program = programs_dir() / "examples/pxi_pingpong"
 
-    def measure(self, kind, option, count):
+    def measure(self, kind, option, count, *more):
         """What the client tells of one kind of measurement."""
         common = ("--size", _WINDOW)
         server = self._server.spawn([self._program, "server", *common], timeout=self._limit)
         try:
-            argv = [self._program, "client", "--json", "--only", kind, option, count, *common]
+            argv = [self._program, "client", "--json", "--only", kind, option, count, *more, *common]
             return json.loads(self._client.run(argv, timeout=self._limit).out)
         finally:
             server.kill()

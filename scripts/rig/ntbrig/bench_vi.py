@@ -55,8 +55,11 @@ MEASURED = (
     *(STAR, STAR_BYTES, STAR_TCP, STAR_TCP_STREAM),
 )
 
-# Microseconds between messages to a process that sleeps: it looks for less before it does.
+# Microseconds between messages to a process that sleeps: it looks for less before it does. As many
+# between signals, so that a guest on which nothing happens is woken by both.
 _PAUSE = 20_000
+# Round trips with pauses, in a second.
+_SLEEPS = 50
 # Bytes of a message that counts for its latency, and of one that counts for its bytes.
 _SHORT, _LONG = 8, 64 << 10
 _NODES = (4, 8)
@@ -118,7 +121,7 @@ def _scipp(guests, seconds, rounds):
 def measure(interface, seconds):
     """All samples, by the metrics' names. Each is measured for a part of `seconds`."""
     guests = interface.guests
-    rounds, sleeps = 50_000 * seconds, 3_000 * seconds
+    rounds = 50_000 * seconds
     short, copies = 100_000 * seconds, 2_000 * seconds
     raw = window(guests, seconds, "--size", _SHORT, "--rounds", rounds, "--stream", short)
     words = ("--size", _SHORT, "--rounds", rounds, "--stream", short)
@@ -132,9 +135,10 @@ def measure(interface, seconds):
     bulk = _messages(guests, seconds, *words, both=both)
     both = ("--writes", "--window", MIB)
     placed = _messages(guests, seconds, *words, both=both)
-    event = PingPong(guests, seconds).measure("events", "--rounds", sleeps)["event_us"]
-    words = ("--size", _SHORT, "--rounds", sleeps)
-    asleep = _messages(guests, seconds, *words, both=("--sleep", "--at-once"))
+    sleeps, pauses = ("--rounds", _SLEEPS * seconds), ("--pause", _PAUSE)
+    event = PingPong(guests, seconds).measure("events", *sleeps, *pauses)["event_us"]
+    words = ("--size", _SHORT, *sleeps)
+    asleep = _messages(guests, seconds, *words, both=("--sleep", "--at-once", *pauses))
     one_way = lambda found: Sample(found["round_us"]["median"] / 2, {})
     return {
         WINDOW.name: Sample(raw["one_way_us"], {}),
@@ -157,7 +161,7 @@ def measure(interface, seconds):
 def _interfaces(guests, seconds):
     """Samples of VI, by the names of their metrics."""
     perf = lambda *words: _operations(guests, seconds, *words)
-    rounds, sleeps, copies = 5_000 * seconds, 50 * seconds, 2_000 * seconds
+    rounds, sleeps, copies = 5_000 * seconds, _SLEEPS * seconds, 2_000 * seconds
     asleep = ("--wait", "--pause", _PAUSE)
     small = perf("send", "bandwidth", _SHORT, 4 * rounds)
     return {

@@ -8,7 +8,8 @@
 //!
 //! Each side has a window that the other one writes to; nobody reads across the link. The client
 //! writes what is to be measured into the server's window and asserts an event. While memory is
-//! looked at or written, neither side makes a system call.
+//! looked at or written, neither side makes a system call. With `--pause` both sides pause before each
+//! event, which does not count: each event finds a host on which nothing happens.
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use mp_fabric::Device;
@@ -36,6 +37,8 @@ const PARTS: u64 = 50;
 /// other from a table: the source is shifted by so many pages, so many times.
 const SHIFT: usize = 13 * 4096;
 const SHIFTS: usize = 4;
+/// Longest pause, in microseconds.
+const PAUSE_MAX: u64 = 1_000_000;
 /// Bytes of a window that is only opened and closed.
 const SMALL: u64 = 4096;
 
@@ -43,6 +46,7 @@ const SMALL: u64 = 4096;
 const BALL: usize = 0;
 const COMMAND: usize = 64;
 const ROUNDS: usize = 72;
+const PAUSE: usize = 80;
 const DATA: usize = 128;
 
 /// What is written when looking at memory: nothing that events have left there.
@@ -115,6 +119,9 @@ struct Client {
     /// Sessions that are opened and closed
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..))]
     pairings: u64,
+    /// Microseconds to pause before each event, on both sides
+    #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u64).range(..=PAUSE_MAX))]
+    pause: u64,
     /// What to measure, separated by commas; all of it by default
     #[arg(long, value_enum, value_delimiter = ',')]
     only: Vec<Kind>,
@@ -278,7 +285,10 @@ fn play<D: Device>(library: &Library<D>, options: &Common) -> Outcome<()> {
         let rounds = link.told(ROUNDS)?;
         match link.told(COMMAND)? {
             EVENTS => {
+                let micros = link.told(PAUSE)?;
                 for round in 1..=rounds {
+                    let paused = pause(micros);
+                    link.tell(PAUSE, paused.as_nanos().try_into().unwrap_or(u64::MAX))?;
                     link.tell(BALL, link.told(BALL)?)?;
                     link.session.assert_event()?;
                     if round < rounds {
@@ -343,7 +353,7 @@ fn measure<D: Device>(library: &Library<D>, options: &Client) -> Outcome<Measure
     };
     let link = Link::new(session, connection)?;
     if options.wants(Kind::Events) {
-        measured.events = Some(by_events(&link, options.rounds)?);
+        measured.events = Some(by_events(&link, options.rounds, options.pause)?);
     }
     if options.wants(Kind::Polling) {
         measured.polling = Some(by_polling(&link, options.rounds)?);
@@ -358,16 +368,31 @@ fn measure<D: Device>(library: &Library<D>, options: &Client) -> Outcome<Measure
     Ok(measured)
 }
 
-fn by_events<D: Device>(link: &Link<D>, rounds: u64) -> Outcome<Vec<Duration>> {
+/// Pause, if that is asked for; how long it was.
+fn pause(micros: u64) -> Duration {
+    match micros.min(PAUSE_MAX) {
+        0 => Duration::ZERO,
+        micros => {
+            let start = Instant::now();
+            sleep(Duration::from_micros(micros));
+            start.elapsed()
+        }
+    }
+}
+
+fn by_events<D: Device>(link: &Link<D>, rounds: u64, micros: u64) -> Outcome<Vec<Duration>> {
     link.tell(COMMAND, EVENTS)?;
     link.tell(ROUNDS, rounds)?;
+    link.tell(PAUSE, micros)?;
     let round_trip = |round| {
+        pause(micros);
         let start = Instant::now();
         link.tell(BALL, round)?;
         link.session.assert_event()?;
         link.answer()?;
+        let took = start.elapsed();
         match link.told(BALL)? == round {
-            true => Ok(start.elapsed()),
+            true => Ok(took.saturating_sub(Duration::from_nanos(link.told(PAUSE)?))),
             false => Err(Failure::Memory),
         }
     };
@@ -545,7 +570,7 @@ mod tests {
     #[test]
     fn both_roles_play_to_the_end() {
         let world = World::new(1, 1 << 20);
-        let options = client("--rounds 120 --writes 3 --pairings 7 --size 65536");
+        let options = client("--rounds 120 --pause 100 --writes 3 --pairings 7 --size 65536");
         let (server, common) = (library(&world, Host::B), options.common.clone());
         let serving = thread::spawn(move || (0..8).try_for_each(|_| serve(&server, &common)));
         let measured = measure(&library(&world, Host::A), &options).unwrap();

@@ -10,7 +10,8 @@
 //! those that say that more follow, the server copies the data and returns nothing. Neither side
 //! makes a system call meanwhile, unless `--sleep` lets both sleep. They look for a while before they
 //! do, so that a partner that answers soon need not wake them; with `--at-once` they sleep for each
-//! message, which shows what sleeping and waking cost.
+//! message, which shows what sleeping and waking cost. With `--pause` both sides pause before each
+//! message of a round trip, which does not count: each finds a host on which nothing happens.
 //!
 //! With `--writes` there are no messages: the sides write in place into buffers of each other, as
 //! RDMA does, and look at their own memory for the word that is written last. The server copies
@@ -86,6 +87,11 @@ struct Common {
     /// With --sleep: sleep at once, instead of looking for a while before
     #[arg(long, requires = "sleep")]
     at_once: bool,
+    /// With --sleep: microseconds to pause before each message of a round trip; the same on both
+    /// sides
+    #[arg(long, default_value_t = 0, requires = "sleep",
+        value_parser = clap::value_parser!(u64).range(..=1_000_000))]
+    pause: u64,
     /// Write into memory of the other side, instead of sending messages
     #[arg(long, conflicts_with = "sleep")]
     writes: bool,
@@ -202,7 +208,11 @@ fn serve(fabric: &Fabric, options: &Common) -> Outcome<()> {
             Err(error) => return Err(error.into()),
         };
         if !received.head.more {
-            end.send(&received.head, &room[..received.len])?;
+            let mut head = received.head;
+            if options.pause > 0 && head.immediate.is_none() {
+                head.immediate = Some(u32::try_from(pause(options.pause).as_nanos())?);
+            }
+            end.send(&head, &room[..received.len])?;
         }
     }
 }
@@ -269,24 +279,39 @@ fn compare(end: &mut End, messages: u64) -> Outcome<u64> {
     Ok(bytes)
 }
 
-/// Round trips in microseconds, sorted.
-fn measure(end: &mut End, rounds: u64, size: usize) -> Outcome<Vec<f64>> {
+/// Pause, if that is asked for; how long it was.
+fn pause(micros: u64) -> Duration {
+    if micros == 0 {
+        return Duration::ZERO;
+    }
+    let start = Instant::now();
+    sleep(Duration::from_micros(micros));
+    start.elapsed()
+}
+
+/// Round trips in microseconds, sorted; each by itself if there are pauses.
+fn measure(end: &mut End, rounds: u64, size: usize, micros: u64) -> Outcome<Vec<f64>> {
     let data = vec![0x5a; size];
     let mut room = vec![0; end.pair.message_max()];
     // All of it now: to make room later would take system calls.
-    let mut times = Vec::with_capacity(usize::try_from(rounds / BATCH + 1)?);
+    let most = if micros > 0 { 1 } else { BATCH };
+    let mut times = Vec::with_capacity(usize::try_from(rounds / most + 1)?);
     let mut left = rounds;
     while left > 0 {
-        let batch = left.min(BATCH);
+        let batch = left.min(most);
+        pause(micros);
         let start = Instant::now();
+        let mut paused = Duration::ZERO;
         for _ in 0..batch {
             end.send(&Head::default(), &data)?;
             let received = end.receive(&mut room)?;
             if received.len != size {
                 return Err("another length than was sent".into());
             }
+            paused += Duration::from_nanos(received.head.immediate.unwrap_or(0).into());
         }
-        times.push(start.elapsed().as_secs_f64() * 1e6 / batch as f64);
+        let took = start.elapsed().saturating_sub(paused);
+        times.push(took.as_secs_f64() * 1e6 / batch as f64);
         left -= batch;
     }
     times.sort_by(f64::total_cmp);
@@ -462,7 +487,7 @@ fn measure_writes(mut end: End, options: &Client) -> Outcome<(Vec<f64>, Option<f
 /// The same of messages; how many bytes were compared before.
 fn measure_messages(mut end: End, options: &Client) -> Outcome<(u64, Vec<f64>, Option<f64>)> {
     let bytes = compare(&mut end, options.messages)?;
-    let times = measure(&mut end, options.rounds, options.size)?;
+    let times = measure(&mut end, options.rounds, options.size, options.common.pause)?;
     let streamed = match options.stream {
         0 => None,
         messages => Some(stream(&mut end, messages, options.size)?),

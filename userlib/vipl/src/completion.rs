@@ -11,7 +11,7 @@ use crate::{
     nic::NicShared,
     notify::{Job, Notifier},
     trunk::Trunk,
-    vi::{Vi, ViShared},
+    vi::{Vi, ViShared, LOOKS},
     Error, QueueKind, Result,
 };
 use mp_fabric::{CharDevice, Deadline, Device};
@@ -22,9 +22,6 @@ use std::{
     fmt,
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak},
 };
-
-/// Looks before a wait sleeps.
-const LOOKS: u32 = 2_000;
 
 /// Is told of one entry.
 pub type CqHandler<D = CharDevice> = Box<dyn FnOnce(&Vi<D>, QueueKind) + Send>;

@@ -34,8 +34,9 @@ use std::{
     },
 };
 
-/// Looks before a wait sleeps.
-const LOOKS: u32 = 2_000;
+/// Looks before a wait sleeps: about as long as it takes to sleep and be woken. Whoever looks for
+/// longer holds up others for a partner that does not answer soon.
+pub(crate) const LOOKS: u32 = 200;
 
 /// Is told of one descriptor; of none if the queue has become empty (VI-NTFY-6).
 pub type QueueHandler<D = CharDevice> = Box<dyn FnOnce(&Vi<D>, Option<Completion>) + Send>;

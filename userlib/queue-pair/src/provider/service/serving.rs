@@ -147,6 +147,9 @@ pub fn lead<O: Owner>(owner: &O, deadline: Deadline, mut is_over: impl FnMut() -
         Err(TryLockError::Poisoned(error)) => error.into_inner(),
         Err(TryLockError::WouldBlock) => {
             service.kick();
+            // To let go of a lock that was waited for takes a system call. It is free then, as nobody
+            // else takes it while a thread leads.
+            drop(lock(&owner.role().0));
             lock(&owner.role().0)
         }
     };
@@ -207,6 +210,9 @@ impl<'a, O: Owner> Serving<'a, O> {
             let undisturbed = self.state.undisturbed;
             self.state.nap.note(own.is_empty(), undisturbed);
             let wait = self.look_after(own, stay);
+            if (stay.is_over)() {
+                return true;
+            }
             if !self.sleep(earlier(wait, stay.deadline)) {
                 return false;
             }
