@@ -300,6 +300,9 @@ impl Served for Handle {
         if self.0.hangs.load(Ordering::SeqCst) {
             std::thread::sleep(left);
         }
+        if self.left() > 0 && !self.0.hangs.load(Ordering::SeqCst) {
+            return Rest::Busy;
+        }
         let less = |naps: u32| naps.checked_sub(1);
         let naps = &self.0.naps;
         match naps.fetch_update(Ordering::SeqCst, Ordering::SeqCst, less) {
@@ -426,11 +429,15 @@ fn look_steadily(link: &Handle, time: Duration) -> Duration {
 
 /// Look steadily at a link that has so many messages; how many naps there were in ten of the longest,
 /// in which the thread has moved nothing. Until this thread was not held up.
-fn naps_while_looking(link: &Handle, messages: u32) -> u32 {
+fn naps_while_looking(links: &Links, messages: u32) -> u32 {
+    let link = &links.get(0);
     let patience = Patience::new();
     loop {
         link.0.work.store(0, Ordering::SeqCst);
         while {
+            // The thread has put it to rest if it was not looked at for a nap.
+            link.attention().watch();
+            links.list(0);
             look_steadily(link, 2 * NAP_MAX);
             link.0.asked.swap(0, Ordering::SeqCst) != 2
         } {
@@ -457,26 +464,38 @@ fn naps_while_looking(link: &Handle, messages: u32) -> u32 {
 fn naps_become_longer_while_a_program_looks_and_are_short_after_it_has_stopped() {
     let links = Links::new(&World::new(1, 1 << 20), 1);
     let link = links.get(0);
-    let naps = || link.0.asked.swap(0, Ordering::SeqCst);
-    link.attention().watch();
-    links.list(0);
-    look_steadily(&link, NAP_MAX);
-    assert!(naps() > 3, "the first ones are short");
-    let without = naps_while_looking(&link, 0);
+    // How many there are from the first one on, unless this thread is held up for one.
+    let first = || {
+        link.0.asked.store(0, Ordering::SeqCst);
+        link.attention().watch();
+        links.list(0);
+        look_steadily(&link, NAP_MAX / 2);
+        link.0.asked.load(Ordering::SeqCst)
+    };
+    let patience = Patience::new();
+    while first() <= 3 {
+        // Those before this were long perhaps.
+        link.attention().unwatch(&links.service);
+        links.settle(0);
+        patience.wait();
+    }
+    let without = naps_while_looking(&links, 0);
     assert!(
         (1..=14).contains(&without),
         "later ones are long: {without}"
     );
     // Messages that are there at the end of each nap let a short one follow.
-    let with = naps_while_looking(&link, 1);
+    let with = naps_while_looking(&links, 1);
     assert!((2..=28).contains(&with), "two for each long one: {with}");
-    link.attention().unwatch(&links.service);
-    links.settle(0);
-    naps();
-    link.attention().watch();
-    links.list(0);
-    look_steadily(&link, NAP_MAX / 2);
-    assert!(naps() > 3, "they begin anew");
+    // They begin anew.
+    let patience = Patience::new();
+    while {
+        link.attention().unwatch(&links.service);
+        links.settle(0);
+        first() <= 3
+    } {
+        patience.wait();
+    }
     links.service.stop();
 }
 
@@ -491,6 +510,7 @@ fn a_message_for_a_program_that_has_stopped_waits_for_one_nap() {
         look_steadily(&link, 6 * NAP_MAX);
         let naps = link.0.asked.load(Ordering::SeqCst);
         while link.0.asked.load(Ordering::SeqCst) == naps {
+            links.list(0);
             look_steadily(&link, NAP_MIN);
         }
         let begun = Instant::now();
@@ -582,25 +602,49 @@ fn news_of_a_session_list_its_link() {
 }
 
 impl Links {
-    /// Lead until that many messages of a link are left; whether it has led.
-    fn lead_until(&self, number: u64, left: u32) -> bool {
-        let link = self.get(number);
-        let deadline = Deadline::after(Duration::from_secs(20));
-        let led = lead(self, deadline, || link.left() <= left);
-        assert!(deadline.remaining() > Some(Duration::ZERO), "not in time");
-        matches!(led, Led::Over)
-    }
-
     /// A message arrives on a link, which its partner signals.
     fn arrive(&self, number: u64) {
         self.get(number).0.work.fetch_add(1, Ordering::SeqCst);
         self.list(number);
     }
 
-    /// Wait until the service thread has nothing to do.
-    fn quiet(&self) {
-        self.list(0);
-        self.settle(0);
+    /// Wait until a message was moved.
+    fn until_moved(&self, number: u64) {
+        let patience = Patience::new();
+        while self.get(number).left() > 0 {
+            patience.wait();
+        }
+    }
+
+    /// Do something while a thread leads, which finishes once it is told so.
+    fn while_led(&self, act: impl FnOnce()) {
+        let (leads, is_over) = (AtomicBool::new(false), AtomicBool::new(false));
+        let deadline = Deadline::after(Duration::from_secs(60));
+        std::thread::scope(|scope| {
+            let leader = scope.spawn(|| {
+                let led = lead(self, deadline, || {
+                    leads.store(true, Ordering::SeqCst);
+                    is_over.load(Ordering::SeqCst)
+                });
+                matches!(led, Led::Over)
+            });
+            let patience = Patience::new();
+            while !leads.load(Ordering::SeqCst) {
+                patience.wait();
+            }
+            act();
+            is_over.store(true, Ordering::SeqCst);
+            self.service.kick_leader();
+            assert!(leader.join().unwrap());
+        });
+        assert!(deadline.remaining() > Some(Duration::ZERO), "not told");
+    }
+
+    /// Wait behind a leader.
+    fn follow(&self) -> Led<'_> {
+        let led = lead(self, Deadline::PAST, || true);
+        assert!(matches!(led, Led::Follow(_)));
+        led
     }
 }
 
@@ -614,114 +658,67 @@ impl Handle {
     }
 }
 
-/// Do something once a thread leads, or is about to.
-fn beside<T: Send>(leads: impl FnOnce() -> T + Send, act: impl FnOnce()) -> T {
-    std::thread::scope(|scope| {
-        let leader = scope.spawn(leads);
-        std::thread::sleep(Duration::from_millis(50));
-        act();
-        leader.join().unwrap()
-    })
-}
-
 #[test]
-fn a_thread_that_leads_moves_what_it_waits_for_by_itself() {
+fn a_thread_that_leads_moves_what_arrives_by_itself() {
     let links = Links::new(&World::new(1, 1 << 20), 1);
-    links.quiet();
-    let link = links.get(0);
     for n in 1..=20 {
-        let led = beside(
-            || {
-                let deadline = Deadline::after(Duration::from_secs(20));
-                lead(&*links, deadline, || link.moved_by_leaders() >= n)
-            },
-            || links.arrive(0),
-        );
-        assert!(matches!(led, Led::Over));
-        assert_eq!((link.left(), link.moved_by_leaders()), (0, n));
+        links.while_led(|| {
+            links.arrive(0);
+            links.until_moved(0);
+        });
+        assert_eq!(links.get(0).moved_by_leaders(), n);
     }
     links.service.stop();
 }
 
 #[test]
 fn one_leads_and_others_follow() {
-    let links = Links::new(&World::new(1, 1 << 20), 2);
-    links.quiet();
-    links.get(0).0.work.store(1, Ordering::SeqCst);
-    let led = beside(
-        || links.lead_until(0, 0),
-        || {
-            // It leads as long as nobody lists the link that it waits for.
-            let second = lead(&*links, Deadline::NEVER, || false);
-            assert!(matches!(second, Led::Follow(_)));
-            links.list(0);
-        },
-    );
-    assert!(led);
+    let links = Links::new(&World::new(1, 1 << 20), 1);
+    links.while_led(|| drop([links.follow(), links.follow()]));
+    links.while_led(|| drop(links.follow()));
     links.service.stop();
 }
 
 /// Also if another thread sleeps, which counts on it.
 #[test]
 fn the_service_thread_goes_on_behind_a_leader() {
-    let links = Links::new(&World::new(1, 1 << 20), 2);
-    links.quiet();
-    let link = links.get(1);
-    for follows in [false, true] {
-        let follower = Mutex::new(None);
-        links.get(0).0.work.store(1, Ordering::SeqCst);
-        beside(
-            || links.lead_until(0, 0),
-            || {
-                if follows {
-                    let led = lead(&*links, Deadline::NEVER, || false);
-                    *follower.lock().unwrap() = Some(led);
-                }
-                links.list(0);
-            },
-        );
-        let before = link.moved_by_leaders();
-        let patience = Patience::new();
-        links.arrive(1);
-        while link.left() > 0 {
-            patience.wait();
-        }
-        assert_eq!(link.moved_by_leaders(), before);
-    }
-    links.service.stop();
-}
-
-#[test]
-fn a_leader_sees_what_others_tell_it() {
     let links = Links::new(&World::new(1, 1 << 20), 1);
-    links.quiet();
-    let is_over = AtomicBool::new(false);
-    let deadline = Deadline::after(Duration::from_secs(20));
-    beside(
-        || lead(&*links, deadline, || is_over.load(Ordering::SeqCst)),
-        || {
-            is_over.store(true, Ordering::SeqCst);
-            links.service.kick_leader();
-        },
-    );
-    assert!(deadline.remaining() > Some(Duration::ZERO));
+    for follows in [false, true] {
+        let mut follower = None;
+        links.while_led(|| follower = follows.then(|| links.follow()));
+        links.arrive(0);
+        links.until_moved(0);
+        assert_eq!(links.get(0).moved_by_leaders(), 0);
+    }
     links.service.stop();
 }
 
 #[test]
 fn a_leader_finishes_at_its_deadline_and_with_the_service() {
     let links = Links::new(&World::new(1, 1 << 20), 1);
-    links.quiet();
     let begun = Instant::now();
     lead(&*links, Deadline::after(Duration::from_millis(30)), || {
         false
     });
     assert!(begun.elapsed() >= Duration::from_millis(30));
-    beside(
-        || lead(&*links, Deadline::NEVER, || false),
-        || links.service.stop(),
-    );
-    lead(&*links, Deadline::NEVER, || false);
+    let leads = AtomicBool::new(false);
+    let lead = || {
+        let deadline = Deadline::after(Duration::from_secs(60));
+        lead(&*links, deadline, || {
+            leads.store(true, Ordering::SeqCst);
+            false
+        });
+        assert!(deadline.remaining() > Some(Duration::ZERO));
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(lead);
+        let patience = Patience::new();
+        while !leads.load(Ordering::SeqCst) {
+            patience.wait();
+        }
+        links.service.stop();
+    });
+    lead();
 }
 
 /// Threads that wait by turns, each for messages of its own, all get them.
