@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Work queues against simple models: what was posted at both ends, in any interleaving of posts,
+//! messages, room, takes and ends.
+//!
+//! | file | what |
+//! |---|---|
+//! | `net` | programs and a way between them |
+//! | `pair` | two ends: what is posted at one takes effect at the other |
+//! | `halves` | each half alone, whose partner is a script |
+
+mod halves;
+mod net;
+mod pair;
