@@ -41,10 +41,10 @@ use core::fmt::Debug;
 use core::mem;
 
 mod delivery;
-mod few;
 mod message;
 mod order;
 mod receiving;
+mod room;
 mod sending;
 mod state;
 
@@ -52,7 +52,8 @@ pub use message::{
     header, header_of, word, End, Fault, Frame, Header, Kind, Place, Reason, Wire, HEADER_MAX,
     READS_MAX,
 };
-pub use order::{Entry, Full, Head, Room};
+pub use order::{Entry, Head};
+pub use room::{Full, Room};
 pub use state::{Event, Invalid, Level, State, Transition};
 
 use order::Queue;

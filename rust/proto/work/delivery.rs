@@ -63,7 +63,7 @@ impl<C: Caller> Endpoint<C> {
     fn corrupted<H: Host<C>>(&mut self, host: &mut H, kind: Kind, immediate: bool) -> Option<()> {
         let begun = match kind {
             Kind::ReadData if self.level.is_reliable() => {
-                let read = self.sending.reads.pop_front()?;
+                let read = self.sending.reads.pop()?;
                 let outcome = Outcome::failed(Errors::TRANSPORT);
                 self.complete(host, QueueKind::Send, read.position, outcome);
                 self.fault(host);
@@ -219,7 +219,7 @@ impl<C: Caller> Endpoint<C> {
             Ok(()) => Outcome::moved(total),
             Err(Protected) => Outcome::failed(Errors::PROTECTION.with(Errors::PARTIAL)),
         };
-        self.sending.reads.pop_front();
+        self.sending.reads.pop();
         self.complete(host, QueueKind::Send, position, outcome);
         if outcome.errors.any() {
             self.fault(host);

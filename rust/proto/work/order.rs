@@ -5,18 +5,7 @@
 //! Processing starts them in order and may complete them in any; the program gets them back in
 //! the order in which they were posted, and hears of completions in that order.
 
-use core::marker::PhantomData;
-use core::ops::DerefMut;
-
-/// Requests that a queue has room for when it grows the first time.
-const FIRST: usize = 16;
-
-/// Room for the entries of a queue, which the caller provides: nothing is allocated here.
-pub trait Room<T>: Default + DerefMut<Target = [T]> {
-    /// Make room for `len` entries, more than there are; those that there are stay in front.
-    /// Nothing changes if there is no memory, or if it must not be more.
-    fn grow(&mut self, len: usize, fill: T);
-}
+use super::room::{Full, Ring, Room};
 
 /// A send or write that was sent whole, and of which the partner has not said that it has taken
 /// effect.
@@ -48,6 +37,15 @@ pub struct Entry<R, C> {
     stage: Stage<C>,
 }
 
+impl<R: Default, C> Default for Entry<R, C> {
+    fn default() -> Self {
+        Entry {
+            request: R::default(),
+            stage: Stage::Pending,
+        }
+    }
+}
+
 impl<R, C> Entry<R, C> {
     #[inline]
     fn is_done(&self) -> bool {
@@ -66,19 +64,10 @@ pub enum Head<C> {
     Done(C),
 }
 
-/// There is no room for another request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Full;
-
-/// A work queue. Positions count from the first request that was ever posted.
+/// A work queue.
 #[derive(Debug)]
 pub(super) struct Queue<R, C, S> {
-    /// None or a power of two: a position leads to a place without a division.
-    entries: S,
-    /// Position of the first entry.
-    base: u64,
-    /// Position of the next one to be posted.
-    end: u64,
+    entries: Ring<Entry<R, C>, S>,
     /// Position of the first that was not started.
     started: u64,
     /// Position of the first that was not announced as complete.
@@ -87,63 +76,44 @@ pub(super) struct Queue<R, C, S> {
     oldest: u64,
     /// How many wait for the partner.
     sent: u32,
-    of: PhantomData<(R, C)>,
 }
 
 impl<R: Copy + Default, C: Copy, S: Room<Entry<R, C>>> Queue<R, C, S> {
     pub(super) fn new() -> Self {
         Queue {
-            entries: S::default(),
-            base: 0,
-            end: 0,
+            entries: Ring::new(),
             started: 0,
             announced: 0,
             oldest: 0,
             sent: 0,
-            of: PhantomData,
         }
     }
 
     #[inline]
     pub(super) fn len(&self) -> usize {
-        (self.end - self.base) as usize
+        self.entries.len()
     }
 
     #[inline]
     pub(super) fn is_empty(&self) -> bool {
-        self.end == self.base
-    }
-
-    /// Where the entry of a position is, if it is on the queue.
-    #[inline]
-    fn place(&self, position: u64) -> Option<usize> {
-        let is_there = self.base <= position && position < self.end;
-        is_there.then(|| position as usize & self.entries.len().wrapping_sub(1))
-    }
-
-    #[inline]
-    fn get(&self, position: u64) -> Option<&Entry<R, C>> {
-        self.entries.get(self.place(position)?)
-    }
-
-    #[inline]
-    fn get_mut(&mut self, position: u64) -> Option<&mut Entry<R, C>> {
-        let place = self.place(position)?;
-        self.entries.get_mut(place)
+        self.entries.is_empty()
     }
 
     /// The request at a position that is not complete, and the one behind it.
     #[inline]
     pub(super) fn linked(&self, position: u64) -> Option<(R, Option<R>)> {
-        let entry = self.get(position).filter(|entry| !entry.is_done())?;
-        let next = self.get(position + 1).map(|next| next.request);
+        let entry = self
+            .entries
+            .get(position)
+            .filter(|entry| !entry.is_done())?;
+        let next = self.entries.get(position + 1).map(|next| next.request);
         Some((entry.request, next))
     }
 
     /// The last request, if it is there and not complete.
     #[inline]
     pub(super) fn last(&self) -> Option<R> {
-        let last = self.get(self.end.wrapping_sub(1))?;
+        let last = self.entries.get(self.entries.end().wrapping_sub(1))?;
         (!last.is_done()).then_some(last.request)
     }
 
@@ -153,60 +123,29 @@ impl<R: Copy + Default, C: Copy, S: Room<Entry<R, C>>> Queue<R, C, S> {
     /// [`Full`].
     #[inline]
     pub(super) fn post(&mut self, request: R) -> Result<u64, Full> {
-        if self.len() == self.entries.len() {
-            self.grow()?;
-        }
-        let position = self.end;
-        let place = position as usize & self.entries.len().wrapping_sub(1);
-        let entry = self.entries.get_mut(place).ok_or(Full)?;
-        *entry = Entry {
+        self.entries.push(Entry {
             request,
             stage: Stage::Pending,
-        };
-        self.end += 1;
-        Ok(position)
-    }
-
-    /// Make room for twice as many.
-    #[cold]
-    fn grow(&mut self) -> Result<(), Full> {
-        let old = self.entries.len();
-        let len = (2 * old).max(FIRST);
-        let none = Entry {
-            request: R::default(),
-            stage: Stage::Pending,
-        };
-        self.entries.grow(len, none);
-        if self.entries.len() != len {
-            return Err(Full);
-        }
-        // Each place has become two, by a bit more of the position.
-        for position in self.base..self.end {
-            let place = position as usize & (len - 1);
-            if place & old != 0 {
-                self.entries.swap(place, place - old);
-            }
-        }
-        Ok(())
+        })
     }
 
     /// The next one to start.
     #[inline]
     pub(super) fn next(&self) -> Option<(u64, R)> {
-        let entry = self.get(self.started)?;
+        let entry = self.entries.get(self.started)?;
         Some((self.started, entry.request))
     }
 
     /// Note that the next one has started.
     #[inline]
     pub(super) fn start(&mut self) {
-        self.started = self.end.min(self.started + 1);
+        self.started = self.entries.end().min(self.started + 1);
     }
 
     /// Complete one. It counts as started.
     #[inline]
     pub(super) fn complete(&mut self, position: u64, done: C) {
-        if let Some(entry) = self.get_mut(position) {
+        if let Some(entry) = self.entries.get_mut(position) {
             entry.stage = Stage::Done(done);
             self.started = self.started.max(position + 1);
         }
@@ -215,7 +154,7 @@ impl<R: Copy + Default, C: Copy, S: Room<Entry<R, C>>> Queue<R, C, S> {
     /// Note that one waits for the partner, all that were noted before being in front of it.
     #[inline]
     pub(super) fn wait(&mut self, position: u64, sent: Sent) {
-        if let Some(entry) = self.get_mut(position) {
+        if let Some(entry) = self.entries.get_mut(position) {
             entry.stage = Stage::Sent(sent);
             if self.sent == 0 {
                 self.oldest = position;
@@ -233,9 +172,9 @@ impl<R: Copy + Default, C: Copy, S: Room<Entry<R, C>>> Queue<R, C, S> {
     /// The oldest one that waits for the partner.
     pub(super) fn oldest(&mut self) -> Option<(u64, Sent)> {
         // Those in front of it may have been taken since.
-        self.oldest = self.oldest.max(self.base);
+        self.oldest = self.oldest.max(self.entries.base());
         while self.sent > 0 {
-            match self.get(self.oldest)?.stage {
+            match self.entries.get(self.oldest)?.stage {
                 Stage::Sent(sent) => return Some((self.oldest, sent)),
                 // A read, or one that was complete when others were sent.
                 _ => self.oldest += 1,
@@ -259,14 +198,18 @@ impl<R: Copy + Default, C: Copy, S: Room<Entry<R, C>>> Queue<R, C, S> {
 
     /// The first one from a position on that is not complete.
     pub(super) fn pending_from(&self, position: u64) -> Option<u64> {
-        let mut all = position.max(self.base)..self.end;
-        all.find(|position| self.get(*position).is_some_and(|entry| !entry.is_done()))
+        let mut all = position.max(self.entries.base())..self.entries.end();
+        all.find(|position| {
+            self.entries
+                .get(*position)
+                .is_some_and(|entry| !entry.is_done())
+        })
     }
 
     /// How many have become complete in order since the last time.
     pub(super) fn announce(&mut self) -> usize {
         let before = self.announced;
-        while self.get(self.announced).is_some_and(Entry::is_done) {
+        while self.entries.get(self.announced).is_some_and(Entry::is_done) {
             self.announced += 1;
         }
         (self.announced - before) as usize
@@ -275,88 +218,34 @@ impl<R: Copy + Default, C: Copy, S: Room<Entry<R, C>>> Queue<R, C, S> {
     /// Take the first one if it is complete.
     #[inline]
     pub(super) fn take(&mut self) -> Head<C> {
-        let Some(entry) = self.get(self.base) else {
+        let Some(entry) = self.entries.get(self.entries.base()) else {
             return Head::Empty;
         };
         let Stage::Done(done) = entry.stage else {
             return Head::Pending;
         };
-        self.base += 1;
-        self.announced = self.announced.max(self.base);
+        self.entries.skip();
+        self.announced = self.announced.max(self.entries.base());
         Head::Done(done)
     }
 
     /// Whether the first one is there and not complete.
     pub(super) fn is_pending(&self) -> bool {
-        let first = self.get(self.base);
+        let first = self.entries.get(self.entries.base());
         first.is_some_and(|entry| !entry.is_done())
     }
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+mod tests {
+    use super::super::room::tests::Heap;
     use super::*;
-    use core::ops::Deref;
     use proptest::prelude::*;
     use std::vec::Vec;
 
-    /// Room as long as there is memory.
-    #[derive(Debug)]
-    pub(in super::super) struct Heap<T>(Vec<T>);
-
-    impl<T> Default for Heap<T> {
-        fn default() -> Self {
-            Heap(Vec::new())
-        }
-    }
-
-    impl<T> Deref for Heap<T> {
-        type Target = [T];
-
-        fn deref(&self) -> &[T] {
-            &self.0
-        }
-    }
-
-    impl<T> DerefMut for Heap<T> {
-        fn deref_mut(&mut self) -> &mut [T] {
-            &mut self.0
-        }
-    }
-
-    impl<T: Copy> Room<T> for Heap<T> {
-        fn grow(&mut self, len: usize, fill: T) {
-            self.0.resize(len, fill);
-        }
-    }
-
-    /// Room for 16 entries.
-    #[derive(Debug, Default)]
-    struct Small(Heap<Entry<u64, u64>>);
-
-    impl Deref for Small {
-        type Target = [Entry<u64, u64>];
-
-        fn deref(&self) -> &[Entry<u64, u64>] {
-            &self.0
-        }
-    }
-
-    impl DerefMut for Small {
-        fn deref_mut(&mut self) -> &mut [Entry<u64, u64>] {
-            &mut self.0
-        }
-    }
-
-    impl Room<Entry<u64, u64>> for Small {
-        fn grow(&mut self, len: usize, fill: Entry<u64, u64>) {
-            if len <= 16 {
-                self.0.grow(len, fill);
-            }
-        }
-    }
-
-    type Tested = Queue<u64, u64, Heap<Entry<u64, u64>>>;
+    /// One with room for so many requests.
+    type Limited<const MOST: usize> = Queue<u64, u64, Heap<Entry<u64, u64>, MOST>>;
+    type Tested = Limited<1024>;
 
     fn pending(queue: &Tested) -> Vec<u64> {
         let next = |last: &u64| queue.pending_from(last + 1);
@@ -393,7 +282,7 @@ pub(super) mod tests {
     /// Without room nothing is posted, and what is there stays as it is.
     #[test]
     fn a_full_queue_takes_no_more() {
-        let mut queue: Queue<u64, u64, Small> = Queue::new();
+        let mut queue = Limited::<16>::new();
         for n in 0..40 {
             for m in n..n + 16 {
                 assert_eq!(queue.post(m), Ok(m - n + 17 * n));

@@ -3,9 +3,9 @@
 //! The messages of an endpoint: its own requests in order, answers to the partner's reads,
 //! acknowledgements, and the end.
 
-use super::few::Few;
-use super::message::{header, HEADER_MAX, READS_MAX};
+use super::message::{header, HEADER_MAX};
 use super::order::Sent;
+use super::room::{Few, Ring};
 use super::{
     Access, Caller, End, Endpoint, Errors, Host, Kind, Notice, Operation, Outcome, Part, Place,
     Protected, QueueKind, Reason, Remote, State, Wire, Work, BUDGET,
@@ -71,9 +71,9 @@ pub(super) struct Sending<S> {
     abort: bool,
     /// Sends and writes that were sent whole.
     numbered: u32,
-    pub(super) reads: Few<Read<S>>,
+    pub(super) reads: Ring<Read<S>, Few<Read<S>>>,
     reads_sent: u32,
-    answers: Few<Answer>,
+    answers: Ring<Answer, Few<Answer>>,
     asked: u32,
     /// The partner's requests that have taken effect, and those of them that it knows of.
     effected: u32,
@@ -103,9 +103,9 @@ impl<S: Default> Sending<S> {
             segments: S::default(),
             abort: false,
             numbered: 0,
-            reads: Few::new(),
+            reads: Ring::new(),
             reads_sent: 0,
-            answers: Few::new(),
+            answers: Ring::new(),
             asked: 0,
             effected: 0,
             told: 0,
@@ -181,9 +181,9 @@ impl<S: Default> Sending<S> {
     /// The partner has asked for bytes; nothing if it must not ask for more now.
     pub(super) fn answer(&mut self, place: Place) -> Option<()> {
         self.asked = self.asked.wrapping_add(1);
-        let has_room = self.answers.push_back(Answer::Data { place, sent: 0 });
-        self.waits |= has_room;
-        has_room.then_some(())
+        self.answers.push(Answer::Data { place, sent: 0 }).ok()?;
+        self.waits = true;
+        Some(())
     }
 
     /// The read that was asked for last must not be.
@@ -276,7 +276,7 @@ impl<C: Caller> Endpoint<C> {
                 let header = header([*number, 0, 0, 0]);
                 let sent = wire.send(Kind::ReadFailed, None, &header, &[])?;
                 if sent {
-                    self.sending.answers.pop_front();
+                    self.sending.answers.pop();
                 }
                 return Ok(sent);
             }
@@ -298,7 +298,7 @@ impl<C: Caller> Endpoint<C> {
         }
         match self.sending.answers.front_mut() {
             Some(Answer::Data { sent, .. }) if *sent + len < place.len => *sent += len,
-            _ => drop(self.sending.answers.pop_front()),
+            _ => drop(self.sending.answers.pop()),
         }
         Ok(true)
     }
@@ -407,13 +407,15 @@ impl<C: Caller> Endpoint<C> {
         }
         let sending = &mut self.sending;
         sending.reads_sent = sending.reads_sent.wrapping_add(1);
-        sending.reads.push_back(Read {
+        let read = Read {
             position: current.position,
             number: sending.reads_sent,
             segments: mem::take(&mut sending.segments),
             total: work.total,
             received: 0,
-        });
+        };
+        // There is room, as was found above.
+        let _ = sending.reads.push(read);
         Ok(Step::Moved)
     }
 
@@ -592,10 +594,9 @@ impl<C: Caller> Endpoint<C> {
 
     /// A read has failed at the partner; nothing if there is none of that number.
     pub(super) fn read_failed<H: Host<C>>(&mut self, host: &mut H, number: u32) -> Option<()> {
-        let reads = &mut self.sending.reads;
-        let read = |n| reads.get_mut(n).map(|read| (read.number, read.position));
-        let mut all = (0..READS_MAX).map_while(read);
-        let (_, position) = all.find(|(other, _)| *other == number)?;
+        let reads = &self.sending.reads;
+        let mut all = (reads.base()..reads.end()).filter_map(|n| reads.get(n));
+        let position = all.find(|read| read.number == number)?.position;
         let outcome = Outcome::failed(Errors::REMOTE_ACCESS);
         self.complete(host, QueueKind::Send, position, outcome);
         // There are reads at reliable levels only: the others are given up now.
@@ -611,7 +612,7 @@ impl<C: Caller> Endpoint<C> {
             Some((position, _)) => Some(position),
             None => begun.map(|current| current.position),
         };
-        while let Some(read) = self.sending.reads.pop_front() {
+        while let Some(read) = self.sending.reads.pop() {
             self.complete(host, QueueKind::Send, read.position, outcome);
         }
         if let Some(position) = oldest.filter(|_| self.level.is_acknowledged()) {

@@ -40,9 +40,9 @@ impl<T> DerefMut for Heap<T> {
     }
 }
 
-impl<T: Copy> Room<T> for Heap<T> {
-    fn grow(&mut self, len: usize, fill: T) {
-        self.0.resize(len, fill);
+impl<T: Default> Room<T> for Heap<T> {
+    fn grow(&mut self, len: usize) {
+        self.0.resize_with(len, T::default);
     }
 }
 

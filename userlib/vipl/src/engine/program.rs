@@ -68,8 +68,8 @@ impl DerefMut for Entries {
 }
 
 impl Room<Entry<Request, Completion>> for Entries {
-    fn grow(&mut self, len: usize, fill: Entry<Request, Completion>) {
-        self.0.resize(len, fill);
+    fn grow(&mut self, len: usize) {
+        self.0.resize_with(len, Entry::default);
     }
 }
 
