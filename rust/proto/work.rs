@@ -13,6 +13,8 @@
 //! | posting, completing, flushing, errors, turns | here |
 //! | levels and states | `state` |
 //! | the order of requests on a queue | `order` |
+//! | completion queues, for many endpoints | `completions` |
+//! | room for all of that | `room` |
 //! | messages, and the way that carries them | `message` |
 //! | own requests to messages; answers to reads; acknowledgements | `sending` |
 //! | what a message does, and what is wrong with it | `delivery` |
@@ -40,6 +42,7 @@
 use core::fmt::Debug;
 use core::mem;
 
+mod completions;
 mod delivery;
 mod message;
 mod order;
@@ -48,6 +51,7 @@ mod room;
 mod sending;
 mod state;
 
+pub use completions::Completions;
 pub use message::{
     header, header_of, word, End, Fault, Frame, Header, Kind, Place, Reason, Wire, HEADER_MAX,
     READS_MAX,

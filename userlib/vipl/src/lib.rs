@@ -21,6 +21,7 @@
 //! | `names` | which host has which name |
 //! | `connect` | client and server, and peer to peer |
 //! | `notify`, `report` | threads of handlers, and asynchronous errors |
+//! | `room` | memory of queues |
 //!
 //! Data moves without a system call while both programs look. The kernel sets up and wakes; it
 //! knows nothing of VIs. Memory is accessed by this library in the process that has registered
@@ -65,6 +66,7 @@ mod nic;
 mod notify;
 mod pages;
 mod report;
+mod room;
 mod state;
 mod tag;
 mod trunk;

@@ -7,8 +7,11 @@
 //! |---|---|
 //! | `net` | programs and a way between them |
 //! | `pair` | two ends: what is posted at one takes effect at the other |
-//! | `halves` | each half alone, whose partner is a script |
+//! | `script` | one end whose partner is a script |
+//! | `receiver`, `sender` | each half, against such a partner |
 
-mod halves;
 mod net;
 mod pair;
+mod receiver;
+mod script;
+mod sender;

@@ -10,17 +10,14 @@ use crate::{
     },
     memory::View,
     report::{ErrorCode, Report},
+    room::Heap,
     MemHandle, QueueKind, ViAttributes,
 };
 use mp_proto::work::{
-    Access, Caller, Completed, Entry, Errors, Host, Notice, Outcome, Part, Place, Protected, Room,
-    Work,
+    Access, Caller, Completed, Entry, Errors, Host, Notice, Outcome, Part, Place, Protected, Work,
 };
 use mp_queue_pair::Piece;
-use std::{
-    ops::{Deref, DerefMut},
-    slice,
-};
+use std::slice;
 use vm_memory::VolatileSlice;
 
 /// A remote RDMA write that completes a receive.
@@ -47,32 +44,6 @@ impl Default for Request {
     }
 }
 
-/// Room for the descriptors of a queue.
-#[derive(Debug, Default)]
-pub(crate) struct Entries(Vec<Entry<Request, Completion>>);
-
-impl Deref for Entries {
-    type Target = [Entry<Request, Completion>];
-
-    #[inline]
-    fn deref(&self) -> &Self::Target {
-        &self.0
-    }
-}
-
-impl DerefMut for Entries {
-    #[inline]
-    fn deref_mut(&mut self) -> &mut Self::Target {
-        &mut self.0
-    }
-}
-
-impl Room<Entry<Request, Completion>> for Entries {
-    fn grow(&mut self, len: usize) {
-        self.0.resize_with(len, Entry::default);
-    }
-}
-
 /// Descriptors and memory of a program.
 #[derive(Debug)]
 pub(crate) enum Program {}
@@ -81,7 +52,7 @@ impl Caller for Program {
     type Request = Request;
     type Completion = Completion;
     type Segments = Places;
-    type Room = Entries;
+    type Room = Heap<Entry<Request, Completion>>;
     type Piece<'a> = VolatileSlice<'a>;
     type Pieces<'a> = Pieces<'a>;
     type Payload<'a> = Piece<'a>;

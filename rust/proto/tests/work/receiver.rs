@@ -1,65 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Each half alone. Its partner is a script, which says what it likes and when; a model of a few lines
-//! says what each request is complete with, what is told, and what crosses.
+//! The receiving half. The model takes whole messages: what each makes of its receive, of memory and of
+//! the connection, in whatever pieces it comes.
 
-use crate::net::{connected, Id, Message, Posted, Side, MOST};
+use crate::net::{Id, Message, Posted, MOST};
+use crate::script::{alone, arrive, flushed, hear, message, outcome, work, NONE};
 use mp_proto::work::{
-    header, word, Errors, Fault, Header, Kind, Level, Notice, Operation, Outcome, Place, QueueKind,
-    Remote, State, Work, HEADER_MAX, READS_MAX,
+    header, word, Errors, Fault, Kind, Level, Notice, Operation, Outcome, Place, QueueKind, Remote,
+    State, READS_MAX,
 };
 use proptest::prelude::*;
 use std::collections::VecDeque;
-
-const NONE: Header = [0; HEADER_MAX];
-
-fn work(operation: Operation, immediate: Option<u32>, fence: bool, total: usize) -> Work {
-    Work {
-        operation,
-        immediate,
-        fence,
-        total: total as u32,
-    }
-}
-
-fn outcome(errors: Errors, written: bool, length: usize, immediate: Option<u32>) -> Outcome {
-    Outcome {
-        errors,
-        written,
-        length: length as u32,
-        immediate,
-    }
-}
-
-fn flushed() -> Outcome {
-    outcome(Errors::FLUSHED, false, 0, None)
-}
-
-/// One end, and what its partner says to it.
-fn alone(level: Level) -> Side {
-    let [side, _] = connected(level);
-    side
-}
-
-/// Let a message arrive.
-fn hear(side: &mut Side, kind: Kind, immediate: Option<u32>, header: Header, bytes: &[u8]) {
-    let message = Message {
-        kind,
-        immediate,
-        header,
-        bytes: bytes.to_vec(),
-        fault: None,
-    };
-    arrive(side, message);
-}
-
-fn arrive(side: &mut Side, message: Message) {
-    let mut way = side.link.inward.borrow_mut();
-    way.frames.push_back(message);
-    way.arrive(1);
-}
-
-// --- the receiving half -------------------------------------------------------
 
 /// What the partner sends.
 #[derive(Clone, Debug)]
@@ -430,344 +381,91 @@ proptest! {
     }
 }
 
-// --- the sending half ---------------------------------------------------------
-
-/// A request of the sender.
-#[derive(Clone, Debug)]
-struct Ask {
-    /// 0 a send, 1 a write, 2 a read.
-    what: u8,
-    len: u8,
-    immediate: Option<u32>,
-    fence: bool,
-    /// It is wrong.
-    bad: bool,
-}
-
-#[derive(Clone, Debug)]
-enum Script {
-    Post(Ask),
-    /// The sender's turn, with so much room.
-    Turn(usize),
-    /// Acknowledge so many more, as far as they were sent.
-    Ack(u32),
-    /// Answer the oldest read, with so many bytes.
-    Answer(u8),
-}
-
-fn scripts() -> impl Strategy<Value = Vec<Script>> {
-    let ask = (
-        0..3_u8,
-        0..30_u8,
-        any::<Option<u32>>(),
-        prop::bool::weighted(0.2),
-    );
-    let ask =
-        (ask, prop::bool::weighted(0.02)).prop_map(|((what, len, immediate, fence), bad)| Ask {
-            what,
-            len,
-            immediate: immediate.filter(|_| what < 2),
-            fence,
-            bad,
-        });
-    let script = prop_oneof![
-        3 => ask.prop_map(Script::Post),
-        4 => (0..5_usize).prop_map(Script::Turn),
-        2 => (1..4_u32).prop_map(Script::Ack),
-        3 => (0..=MOST as u8).prop_map(Script::Answer),
-    ];
-    prop::collection::vec(script, 0..100)
-}
-
-/// A request, and what has become of it.
-struct Asked {
-    ask: Ask,
-    id: Id,
-    bytes: Vec<u8>,
-    /// Its messages.
-    messages: Vec<Message>,
-    /// Bytes of a read that have come.
-    answered: usize,
-    /// All of them have.
-    arrived: bool,
-}
-
-impl Asked {
-    fn is_read(&self) -> bool {
-        self.ask.what == 2
-    }
-
-    fn new(side: &mut Side, ask: &Ask, n: usize) -> Self {
-        let len = usize::from(ask.len);
-        let bytes: Vec<u8> = (0..len).map(|i| ((i * 3 + n * 11) % 251) as u8).collect();
-        let segment = match ask.what {
-            2 => side.program.room(len),
-            _ => side.program.data(&bytes),
-        };
-        let place = Place {
-            handle: n as u32,
-            address: 1 << 40 | n as u64,
-            len: len as u32,
-        };
-        let at = Remote {
-            address: place.address,
-            handle: place.handle,
-        };
-        let operation = [Operation::Send, Operation::Write(at), Operation::Read(at)];
+/// A side with receives of 100 bytes, and whether the connection is up behind each of these messages.
+fn is_up_behind(level: Level, messages: &[Message]) -> Vec<bool> {
+    let mut side = alone(level);
+    for _ in messages {
+        let room = side.program.room(100);
         let posted = Posted {
-            work: match ask.bad {
-                true => Err(Errors::FORMAT),
-                false => Ok(work(
-                    operation[usize::from(ask.what)],
-                    ask.immediate,
-                    ask.fence,
-                    len,
-                )),
-            },
-            segments: vec![segment],
+            work: Ok(work(Operation::Send, None, false, 100)),
+            segments: vec![room],
         };
-        let messages = match ask.what {
-            2 => vec![Message {
-                kind: Kind::Read,
-                immediate: None,
-                header: place.header(),
-                bytes: Vec::new(),
-                fault: None,
-            }],
-            what => {
-                let arrival = Arrival {
-                    write: what == 1,
-                    immediate: ask.immediate,
-                    pieces: bytes.chunks(MOST).map(|piece| piece.len() as u8).collect(),
-                    aborts: false,
-                    closed: false,
-                    receives: Vec::new(),
-                    reads: None,
-                    spoiled: None,
-                    again: false,
-                };
-                let (mut messages, _) = messages(&arrival, place, 0);
-                let pieces = bytes.chunks(MOST);
-                messages
-                    .iter_mut()
-                    .zip(pieces)
-                    .for_each(|(m, piece)| m.bytes = piece.to_vec());
-                messages
-            }
-        };
-        Asked {
-            ask: ask.clone(),
-            id: side.post(QueueKind::Send, posted),
-            bytes,
-            messages,
-            answered: 0,
-            arrived: false,
+        side.post(QueueKind::Receive, posted);
+    }
+    let each = messages.iter().map(|message| {
+        arrive(&mut side, message.clone());
+        side.progress();
+        side.end.state() == State::Connected
+    });
+    each.collect()
+}
+
+/// What cannot be ends the connection, at every level.
+#[test]
+fn what_cannot_be_ends_the_connection() {
+    let total = |total| header([total, 0, 0, 0]);
+    let place = Place::default().header();
+    let nonsense = [
+        message(Kind::More, NONE, 1),
+        message(Kind::Abort, NONE, 0),
+        message(Kind::LongSend, total(4), 5),
+        message(Kind::LongSend, total(4), 0),
+        message(Kind::Write, place, 1),
+        message(Kind::Read, place, 1),
+        message(Kind::ReadData, NONE, 1),
+        message(Kind::ReadFailed, total(1), 0),
+        message(Kind::Ack, total(1), 0),
+        message(Kind::Ack, NONE, 1),
+        message(Kind::Refusal, total(1), 0),
+    ];
+    for level in Level::ALL {
+        for message in &nonsense {
+            let one = std::slice::from_ref(message);
+            assert_eq!(is_up_behind(level, one), [false], "{level:?} {message:?}");
         }
+        // Another message before the first one is whole.
+        let begun = message(Kind::LongSend, total(9), 4);
+        for (next, up) in [
+            (message(Kind::Send, NONE, 1), false),
+            (message(Kind::Write, place, 0), false),
+            (message(Kind::More, NONE, 6), false),
+            (message(Kind::More, NONE, 5), true),
+        ] {
+            assert_eq!(
+                is_up_behind(level, &[begun.clone(), next]),
+                [true, up],
+                "{level:?}"
+            );
+        }
+        // More reads than may be open.
+        let reads = vec![message(Kind::Read, place, 0); READS_MAX + 1];
+        let up = is_up_behind(level, &reads);
+        let good = if level.has_reads() { READS_MAX } else { 0 };
+        assert_eq!(up.iter().filter(|up| **up).count(), good, "{level:?}");
     }
 }
 
-/// What a sender has to have done, of which so many messages have crossed.
-struct Progress {
-    /// Requests whose messages have all crossed.
-    whole: usize,
-    /// Sends and writes among them.
-    numbered: u32,
-    reads: u32,
-}
-
-fn progress(asked: &[Asked], said: &[Message]) -> Progress {
-    let mut progress = Progress {
-        whole: 0,
-        numbered: 0,
-        reads: 0,
+/// Parts that come behind a spoiled message belong to it; behind the next one they cannot be.
+#[test]
+fn parts_belong_to_the_message_before() {
+    let spoiled = Message {
+        fault: Some(Fault::Corrupt),
+        ..message(Kind::LongSend, NONE, 4)
     };
-    let mut said = said;
-    for asked in asked {
-        let messages = match asked.ask.bad {
-            true => &[][..],
-            false => &asked.messages[..],
-        };
-        let common = said.len().min(messages.len());
-        assert_eq!(said[..common], messages[..common]);
-        if common < messages.len() {
-            assert!(said.len() == common);
-            return progress;
-        }
-        said = &said[common..];
-        progress.whole += 1;
-        progress.numbered += u32::from(!asked.is_read() && !asked.ask.bad);
-        progress.reads += u32::from(asked.is_read() && !asked.ask.bad);
+    let (more, abort) = (message(Kind::More, NONE, 4), message(Kind::Abort, NONE, 0));
+    for (next, part) in [
+        (message(Kind::Send, NONE, 1), &more),
+        (message(Kind::Send, NONE, 1), &abort),
+        (message(Kind::Write, Place::default().header(), 0), &more),
+    ] {
+        let all = [
+            spoiled.clone(),
+            more.clone(),
+            abort.clone(),
+            next,
+            part.clone(),
+        ];
+        let up = is_up_behind(Level::Unreliable, &all);
+        assert_eq!(up, [true, true, true, true, false], "{part:?}");
     }
-    assert!(said.is_empty(), "{said:?}");
-    progress
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig::with_cases(1000))]
-
-    /// What crosses are the messages of the list, in order, whatever room there is, and each request is
-    /// complete when its level says so and not before.
-    #[test]
-    fn a_sender_follows_its_model(level in 0..3_usize, scripts in scripts(), refuses in any::<Option<u32>>()) {
-        let level = Level::ALL[level];
-        let mut side = alone(level);
-        let mut asked: Vec<Asked> = Vec::new();
-        let mut acked = 0;
-        let said = |side: &Side| -> Vec<Message> { side.link.out.borrow().frames.iter().cloned().collect() };
-        for script in &scripts {
-            let is_up = side.end.state() == State::Connected;
-            let now = progress(&asked, &said(&side));
-            match script {
-                Script::Post(ask) if ask.what == 2 && !level.has_reads() => {}
-                // What fails ends the test soon.
-                Script::Post(_) if !is_up => break,
-                Script::Post(ask) => {
-                    let n = asked.len();
-                    asked.push(Asked::new(&mut side, ask, n));
-                }
-                Script::Turn(room) => {
-                    side.link.room = *room;
-                    side.progress();
-                }
-                Script::Ack(more) if level.is_acknowledged() && is_up => {
-                    let number = now.numbered.min(acked + more);
-                    hear(&mut side, Kind::Ack, None, header([number, 0, 0, 0]), &[]);
-                    acked = number;
-                    side.link.room = 0;
-                    side.progress();
-                }
-                Script::Answer(len) if is_up => {
-                    let crossed = asked[..now.whole].iter_mut();
-                    let mut reads = crossed.filter(|asked| asked.is_read() && !asked.ask.bad);
-                    let open = reads.find(|asked| !asked.arrived);
-                    let Some(read) = open else { continue };
-                    let left = read.bytes.len() - read.answered;
-                    let len = left.min(usize::from(*len).max(1));
-                    let bytes = read.bytes[read.answered..read.answered + len].to_vec();
-                    read.answered += len;
-                    read.arrived = read.answered == read.bytes.len();
-                    hear(&mut side, Kind::ReadData, None, NONE, &bytes);
-                    side.link.room = 0;
-                    side.progress();
-                }
-                Script::Ack(_) | Script::Answer(_) => {}
-            }
-            check(&side, level, &asked, acked)?;
-        }
-        if side.end.state() == State::Connected && level.is_acknowledged() {
-            if let Some(bits) = refuses {
-                refused(&mut side, &asked, acked, bits)?;
-            }
-        }
-        side.disconnect();
-        side.take();
-        prop_assert_eq!(&side.taken, &side.posted);
-    }
-}
-
-/// Compare what is complete with the list.
-fn check(side: &Side, level: Level, asked: &[Asked], acked: u32) -> Result<(), TestCaseError> {
-    let said: Vec<Message> = side.link.out.borrow().frames.iter().cloned().collect();
-    let now = progress(asked, &said);
-    let is_up = side.end.state() == State::Connected;
-    let (mut number, mut reads, mut open) = (0, 0, 0);
-    for (n, asked) in asked.iter().enumerate() {
-        let found = side.outcome(asked.id);
-        let whole = n < now.whole;
-        if asked.ask.bad {
-            let failed = outcome(Errors::FORMAT, false, 0, None);
-            let ended = found == Some(flushed()) && !is_up;
-            prop_assert!(found.is_none() || found == Some(failed) || ended);
-            // What was sent before it has succeeded first.
-            let first = !level.is_acknowledged() || number <= acked;
-            prop_assert!(found != Some(failed) || first);
-            if found == Some(failed) && level.is_reliable() {
-                prop_assert!(!is_up);
-            }
-            continue;
-        }
-        let complete = match asked.is_read() {
-            true => {
-                reads += 1;
-                asked.arrived
-            }
-            false => {
-                number += 1;
-                whole && (!level.is_acknowledged() || number <= acked)
-            }
-        };
-        if asked.is_read() && whole && !asked.arrived {
-            open += 1;
-            prop_assert!(found.is_none() || !is_up);
-        }
-        if asked.is_read() && found.is_some_and(|outcome| !outcome.errors.any()) {
-            let segment = side.program.requests[asked.id].segments[0].clone();
-            prop_assert_eq!(side.program.bytes(segment), asked.bytes.clone());
-            prop_assert!(asked.arrived);
-        }
-        if asked.ask.fence && whole && open > 0 {
-            // It is one of them itself: it has crossed when those before it were complete.
-            prop_assert!(open == 1 && asked.is_read() && !asked.arrived);
-        }
-        match complete {
-            true => {
-                let good = outcome(Errors::NONE, false, asked.bytes.len(), None);
-                prop_assert_eq!(found, Some(good));
-            }
-            false if is_up => prop_assert_eq!(found, None),
-            false => prop_assert!(found.is_none_or(|outcome| outcome == flushed())),
-        }
-    }
-    prop_assert!(open <= READS_MAX && reads >= open);
-    Ok(())
-}
-
-/// Refuse the oldest request that waits for the partner, with any bits.
-fn refused(side: &mut Side, asked: &[Asked], acked: u32, bits: u32) -> Result<(), TestCaseError> {
-    let said: Vec<Message> = side.link.out.borrow().frames.iter().cloned().collect();
-    let now = progress(asked, &said);
-    let sends = asked.iter().enumerate();
-    let mut sends = sends.filter(|(_, asked)| !asked.is_read() && !asked.ask.bad);
-    let next = sends.nth(acked as usize);
-    let refusal = header([acked + 1, bits, 0, 0]);
-    hear(side, Kind::Refusal, None, refusal, &[]);
-    side.link.room = 0;
-    side.progress();
-    prop_assert_eq!(side.end.state(), State::Broken);
-    let whole: usize = asked[..now.whole]
-        .iter()
-        .filter(|asked| !asked.ask.bad)
-        .map(|asked| asked.messages.len())
-        .sum();
-    let begun = said.len() > whole;
-    let Some((n, asked)) = next.filter(|(n, _)| *n < now.whole || *n == now.whole && begun) else {
-        // There is none: the partner has told what cannot be.
-        let way = side.link.out.borrow();
-        prop_assert_eq!(
-            way.end,
-            Some(mp_proto::work::End::Closed(
-                mp_proto::work::Reason::Transport
-            ))
-        );
-        return Ok(());
-    };
-    let mut may = Errors::TRANSPORT.with(Errors::PARTIAL);
-    if asked.ask.what == 1 {
-        may = may.with(Errors::REMOTE_ACCESS);
-    }
-    if asked.ask.what == 0 || asked.ask.immediate.is_some() {
-        may = may.with(Errors::REMOTE_RECEIVE);
-    }
-    let mut expected = Errors(bits).masked(may);
-    if !expected.any() {
-        expected = Errors::TRANSPORT;
-    }
-    if n == now.whole {
-        expected = expected.with(Errors::PARTIAL);
-    }
-    prop_assert_eq!(
-        side.outcome(asked.id),
-        Some(outcome(expected, false, 0, None))
-    );
-    Ok(())
 }
