@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+// SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0
 
 //! Work queues against simple models: what was posted at both ends, in any interleaving of posts,
 //! messages, room, takes and ends.

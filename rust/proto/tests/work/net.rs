@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+// SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0
 
 //! An endpoint with a program and a way that tests hold up, cut and look at.
 
@@ -267,6 +267,13 @@ pub struct Way {
 }
 
 impl Way {
+    /// End it, after so many messages of the other direction have taken effect.
+    pub fn close(&mut self, reason: Reason, effective: u64) {
+        if self.end.is_none() {
+            (self.end, self.told) = (Some(End::Closed(reason)), effective);
+        }
+    }
+
     /// Let so many frames arrive.
     pub fn arrive(&mut self, count: usize) {
         self.arrived = (self.arrived + count).min(self.frames.len());
@@ -288,6 +295,8 @@ pub struct Link {
     received: u64,
     effect: u64,
     pub judge: Option<Judge>,
+    /// Nothing can be sent any more, which is found when everything has arrived.
+    pub fails: Option<End>,
 }
 
 impl Link {
@@ -301,6 +310,7 @@ impl Link {
             received: 0,
             effect: 0,
             judge: None,
+            fails: None,
         }
     }
 }
@@ -319,6 +329,11 @@ impl Wire<Types> for Link {
     ) -> Result<bool, End> {
         if self.out.borrow().cut {
             return Err(End::Down);
+        }
+        if let Some(end) = self.fails {
+            let mut way = self.inward.borrow_mut();
+            way.arrived = way.frames.len();
+            return Err(end);
         }
         let cells = payload.to_vec().concat_cells();
         let message = Message {
@@ -387,10 +402,7 @@ impl Wire<Types> for Link {
     }
 
     fn close(&mut self, reason: Reason) {
-        let mut out = self.out.borrow_mut();
-        if out.end.is_none() {
-            (out.end, out.told) = (Some(End::Closed(reason)), self.effect);
-        }
+        self.out.borrow_mut().close(reason, self.effect);
     }
 }
 

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+// SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0
 
 //! Two ends. The model is the list of what was posted, with its own bytes and place each: what it may
 //! be complete with follows from that list, from its level and from how the connection has ended.

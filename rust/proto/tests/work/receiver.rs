@@ -1,13 +1,13 @@
-// SPDX-License-Identifier: GPL-2.0-only
+// SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0
 
 //! The receiving half. The model takes whole messages: what each makes of its receive, of memory and of
 //! the connection, in whatever pieces it comes.
 
-use crate::net::{Id, Message, Posted, MOST};
+use crate::net::{Id, Message, Posted, Side, MOST};
 use crate::script::{alone, arrive, flushed, hear, message, outcome, work, NONE};
 use mp_proto::work::{
-    header, word, Errors, Fault, Kind, Level, Notice, Operation, Outcome, Place, QueueKind, Remote,
-    State, READS_MAX,
+    header, word, Errors, Fault, Kind, Level, Notice, Operation, Outcome, Place, QueueKind, Reason,
+    Remote, State, READS_MAX,
 };
 use proptest::prelude::*;
 use std::collections::VecDeque;
@@ -442,6 +442,133 @@ fn what_cannot_be_ends_the_connection() {
         let up = is_up_behind(level, &reads);
         let good = if level.has_reads() { READS_MAX } else { 0 };
         assert_eq!(up.iter().filter(|up| **up).count(), good, "{level:?}");
+    }
+}
+
+/// Messages that a side has sent of a kind, by their first two numbers.
+fn said(side: &Side, kind: Kind) -> Vec<(u32, u32)> {
+    let way = side.link.out.borrow();
+    let all = way.frames.iter().filter(|message| message.kind == kind);
+    let numbers = all.map(|message| (word(&message.header, 0), word(&message.header, 1)));
+    numbers.collect()
+}
+
+/// Memory that goes away in the middle of a message cuts it.
+#[test]
+fn a_message_into_no_memory_is_cut() {
+    for level in Level::ALL {
+        for write in [false, true] {
+            let mut side = alone(level);
+            let room = side.program.room(16);
+            let posted = Posted {
+                work: Ok(work(Operation::Send, None, false, 16)),
+                segments: vec![room.clone()],
+            };
+            let receive = side.post(QueueKind::Receive, posted);
+            let place = Place {
+                handle: 0,
+                address: room.start as u64,
+                len: 16,
+            };
+            let first = match write {
+                true => message(Kind::Write, place.header(), MOST),
+                false => message(Kind::LongSend, header([16, 0, 0, 0]), MOST),
+            };
+            arrive(&mut side, first);
+            side.progress();
+            side.program.closed.push(room);
+            arrive(&mut side, message(Kind::More, NONE, MOST));
+            side.link.room = usize::MAX;
+            side.progress();
+            let cut = Errors::PROTECTION.with(Errors::PARTIAL);
+            let (expected, why) = match (write, level.is_reliable()) {
+                (false, _) => (Some(cut), Errors::REMOTE_RECEIVE),
+                (true, true) => (Some(Errors::FLUSHED), Errors::REMOTE_ACCESS),
+                (true, false) => (None, Errors::REMOTE_ACCESS),
+            };
+            let found = side.outcome(receive).map(|outcome| outcome.errors);
+            assert_eq!(found, expected, "{level:?} {write}");
+            let notices = &side.program.notices;
+            assert_eq!(notices.contains(&Notice::WriteRefused), write, "{level:?}");
+            assert_eq!(notices.contains(&Notice::Lost), level.is_reliable());
+            let refusals = said(&side, Kind::Refusal);
+            match level.is_acknowledged() {
+                true => assert_eq!(refusals, [(1, why.0)]),
+                false => assert_eq!(refusals, []),
+            }
+        }
+    }
+}
+
+/// A refusal for which there is no room is told by how the connection ends.
+#[test]
+fn a_refusal_without_room_is_told_with_the_end() {
+    let place = Place {
+        handle: 0,
+        address: u64::MAX,
+        len: 4,
+    };
+    let (send, write) = (
+        message(Kind::Send, NONE, 4),
+        message(Kind::Write, place.header(), 4),
+    );
+    for level in Level::ALL {
+        for (refused, reason) in [
+            (None, Reason::Disconnect),
+            (Some(&send), Reason::RefusedReceive),
+            (Some(&write), Reason::RefusedRdma),
+        ] {
+            let mut side = alone(level);
+            let room = side.program.room(4);
+            let posted = Posted {
+                work: Ok(work(Operation::Send, None, false, 4)),
+                segments: vec![room],
+            };
+            side.post(QueueKind::Receive, posted);
+            arrive(&mut side, send.clone());
+            refused
+                .into_iter()
+                .for_each(|message| arrive(&mut side, message.clone()));
+            side.progress();
+            let expected = match level.is_acknowledged() {
+                true => reason,
+                false => Reason::Disconnect,
+            };
+            assert_eq!(side.end.leaves(), expected, "{level:?} {refused:?}");
+            // Once it was told it is not told again.
+            side.link.room = usize::MAX;
+            side.progress();
+            assert_eq!(side.end.leaves(), Reason::Disconnect);
+        }
+    }
+}
+
+/// A read whose memory goes away fails by its number, and ends the connection.
+#[test]
+fn a_read_of_no_memory_fails_by_its_number() {
+    for level in [Level::Reliable, Level::Acknowledged] {
+        for failing in 0..3 {
+            let mut side = alone(level);
+            let places = [(); 3].map(|()| side.program.data(&[1; 16]));
+            for place in &places {
+                let place = Place {
+                    handle: 0,
+                    address: place.start as u64,
+                    len: 16,
+                };
+                arrive(&mut side, message(Kind::Read, place.header(), 0));
+            }
+            // What is before it is answered, and its first part.
+            side.link.room = 2 * failing + 1;
+            side.progress();
+            side.program.closed.push(places[failing].clone());
+            side.link.room = usize::MAX;
+            while side.progress() {}
+            let number = failing as u32 + 1;
+            assert_eq!(said(&side, Kind::ReadFailed), [(number, 0)], "{level:?}");
+            assert_eq!(said(&side, Kind::ReadData).len(), 2 * failing + 1);
+            assert_eq!(side.program.notices, [Notice::ReadRefused, Notice::Lost]);
+        }
     }
 }
 

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+// SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0
 
 //! The sending half. The model is the list of what was posted, each request with its messages.
 
@@ -278,6 +278,123 @@ fn numbers_that_cannot_be_end_the_connection() {
                 "{level:?} {number}"
             );
         }
+    }
+}
+
+/// Answers bring as many bytes as a read has asked for, and at least one if it has.
+#[test]
+fn an_answer_has_the_bytes_that_were_asked_for() {
+    let at = Remote {
+        address: 0,
+        handle: 0,
+    };
+    for (parts, up, complete) in [
+        (vec![3], true, false),
+        (vec![4], true, true),
+        (vec![3, 1], true, true),
+        (vec![5], false, false),
+        (vec![3, 2], false, false),
+        (vec![0], false, false),
+        (vec![3, 0], false, false),
+        (vec![4, 0], false, true),
+    ] {
+        let mut side = sent(Level::Reliable, Operation::Read(at), 1);
+        for len in &parts {
+            hear(&mut side, Kind::ReadData, None, NONE, &vec![7; *len]);
+        }
+        side.progress();
+        assert_eq!(side.end.state() == State::Connected, up, "{parts:?}");
+        let good = |outcome: mp_proto::work::Outcome| !outcome.errors.any();
+        assert_eq!(side.outcome(0).is_some_and(good), complete, "{parts:?}");
+    }
+}
+
+/// An end tells what has taken effect before it, and what was refused.
+#[test]
+fn an_end_tells_what_it_was_before() {
+    for (reason, errors) in [
+        (Reason::Disconnect, Errors::FLUSHED),
+        (Reason::Fault, Errors::FLUSHED),
+        (Reason::Transport, Errors::TRANSPORT),
+        (Reason::RefusedReceive, Errors::REMOTE_RECEIVE),
+        // That cannot be what has happened to a send.
+        (Reason::RefusedRdma, Errors::TRANSPORT),
+    ] {
+        for effective in 0..=2 {
+            let mut side = sent(Level::Acknowledged, Operation::Send, 3);
+            side.link.inward.borrow_mut().close(reason, effective);
+            side.progress();
+            let expected = [1, 2, 3].map(|number| match number {
+                _ if number <= effective => Errors::NONE,
+                _ if number == effective + 1 => errors,
+                _ => Errors::FLUSHED,
+            });
+            let found = [0, 1, 2].map(|id| side.outcome(id).map(|outcome| outcome.errors));
+            assert_eq!(found, expected.map(Some), "{reason:?} {effective}");
+            assert!(side.end.is_over());
+        }
+    }
+}
+
+/// A message whose memory goes away ends in the middle, and the partner hears of that before anything
+/// else.
+#[test]
+fn a_message_without_memory_is_aborted() {
+    for level in Level::ALL {
+        let mut side = alone(level);
+        let memory = [20, 4].map(|len| side.program.data(&vec![1; len]));
+        for segment in &memory {
+            let posted = Posted {
+                work: Ok(work(Operation::Send, None, false, segment.len())),
+                segments: vec![segment.clone()],
+            };
+            side.post(QueueKind::Send, posted);
+        }
+        side.link.room = 1;
+        side.progress();
+        side.program.closed.push(memory[0].clone());
+        side.progress();
+        let cut = Errors::PROTECTION.with(Errors::PARTIAL);
+        let next = level.is_reliable().then_some(Errors::FLUSHED);
+        let found = [0, 1].map(|id| side.outcome(id).map(|outcome| outcome.errors));
+        assert_eq!(found, [Some(cut), next], "{level:?}");
+        side.link.room = usize::MAX;
+        side.progress();
+        let way = side.link.out.borrow();
+        let kinds: Vec<Kind> = way.frames.iter().map(|message| message.kind).collect();
+        let end = End::Closed(Reason::Fault);
+        match level {
+            Level::Unreliable => assert_eq!(kinds, [Kind::LongSend, Kind::Abort, Kind::Send]),
+            _ => assert_eq!(
+                (&kinds[..], way.end),
+                (&[Kind::LongSend, Kind::Abort][..], Some(end))
+            ),
+        }
+    }
+}
+
+/// What the partner has said before it went is heard, although its end is found first.
+#[test]
+fn what_was_said_before_an_end_is_heard() {
+    for end in [End::Gone, End::Down] {
+        let mut side = sent(Level::Acknowledged, Operation::Send, 2);
+        hear(&mut side, Kind::Ack, None, header([1, 0, 0, 0]), &[]);
+        side.link.inward.borrow_mut().arrived = 0;
+        side.link.fails = Some(end);
+        let bytes = side.program.data(&[1; 4]);
+        let posted = Posted {
+            work: Ok(work(Operation::Send, None, false, 4)),
+            segments: vec![bytes],
+        };
+        side.post(QueueKind::Send, posted);
+        side.progress();
+        let second = match end {
+            End::Down => Errors::TRANSPORT,
+            _ => Errors::FLUSHED,
+        };
+        let expected = [Errors::NONE, second, Errors::FLUSHED];
+        let found = [0, 1, 2].map(|id| side.outcome(id).map(|outcome| outcome.errors));
+        assert_eq!(found, expected.map(Some), "{end:?}");
     }
 }
 
