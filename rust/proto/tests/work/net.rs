@@ -127,7 +127,7 @@ impl Program {
 
     fn reach(&self, range: Range<usize>) -> Result<&[Cell<u8>], Protected> {
         let meets = |closed: &Range<usize>| {
-            closed.start < range.end.max(range.start + 1) && range.start < closed.end
+            closed.start < range.end.max(range.start.saturating_add(1)) && range.start < closed.end
         };
         match self.closed.iter().any(meets) {
             true => Err(Protected),
@@ -295,6 +295,8 @@ pub struct Link {
     received: u64,
     effect: u64,
     pub judge: Option<Judge>,
+    /// Messages of that kind find no room, although there is some for others.
+    pub refuses: Option<Kind>,
     /// Nothing can be sent any more, which is found when everything has arrived.
     pub fails: Option<End>,
 }
@@ -310,6 +312,7 @@ impl Link {
             received: 0,
             effect: 0,
             judge: None,
+            refuses: None,
             fails: None,
         }
     }
@@ -345,7 +348,7 @@ impl Wire<Types> for Link {
         };
         assert!(message.bytes.len() <= MOST);
         assert_eq!(header[kind.header()..], [0; 16][kind.header()..]);
-        if self.room == 0 {
+        if self.room == 0 || self.refuses == Some(kind) {
             return Ok(false);
         }
         self.room -= 1;

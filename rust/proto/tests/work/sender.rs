@@ -358,7 +358,12 @@ fn a_message_without_memory_is_aborted() {
         let next = level.is_reliable().then_some(Errors::FLUSHED);
         let found = [0, 1].map(|id| side.outcome(id).map(|outcome| outcome.errors));
         assert_eq!(found, [Some(cut), next], "{level:?}");
+        // There is room, but not for that.
+        side.link.refuses = Some(Kind::Abort);
         side.link.room = usize::MAX;
+        side.progress();
+        assert_eq!(side.link.out.borrow().frames.len(), 1, "{level:?}");
+        side.link.refuses = None;
         side.progress();
         let way = side.link.out.borrow();
         let kinds: Vec<Kind> = way.frames.iter().map(|message| message.kind).collect();
