@@ -36,6 +36,7 @@
 //! | [`sharing`] | segments, events and ports of a host, and connections to them |
 //! | [`stores`] | stores into windows that no bridge leads to |
 //! | [`queue_pair`] | messages between two processes, in the windows of their session |
+//! | [`work`] | work queues: what programs post at two connected endpoints, and its completion |
 //! | [`register`] | the latest value of something, in the memory of who reads it |
 //! | [`fdb`] | MAC learning |
 //! | [`ether`] | the function header of the virtual Ethernet |
@@ -78,3 +79,4 @@ pub mod stores;
 pub mod target;
 pub mod version;
 pub mod wire;
+pub mod work;

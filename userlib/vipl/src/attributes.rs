@@ -3,6 +3,7 @@
 //! What NICs, VIs and memory have, and which of it can be.
 
 use crate::{Error, HostAddress, Ptag, Result, DISCRIMINATOR_MAX};
+use mp_proto::work;
 use mp_queue_pair::provider::SLOT;
 
 /// How reliable a VI is.
@@ -45,17 +46,22 @@ impl Level {
 
     /// Whether an error ends the connection.
     pub(crate) fn is_reliable(self) -> bool {
-        self != Level::Unreliable
-    }
-
-    /// Whether sends wait for the target.
-    pub(crate) fn is_acknowledged(self) -> bool {
-        self == Level::ReliableReception
+        work::Level::from(self).is_reliable()
     }
 
     /// Whether there is RDMA read.
     pub(crate) fn has_read(self) -> bool {
         RDMA_READ & self.bit() != 0
+    }
+}
+
+impl From<Level> for work::Level {
+    fn from(level: Level) -> Self {
+        match level {
+            Level::Unreliable => work::Level::Unreliable,
+            Level::ReliableDelivery => work::Level::Reliable,
+            Level::ReliableReception => work::Level::Acknowledged,
+        }
     }
 }
 

@@ -18,6 +18,7 @@
 //! message.
 
 use crate::{
+    engine::Program,
     link::Numbers as Lanes,
     wire::{End, Fault, Frame, Header, Kind, Reason, Wire},
 };
@@ -180,7 +181,7 @@ fn order(number: u32, next: u32) -> Option<Fault> {
     }
 }
 
-impl<W: Wire> Wire for Checked<W> {
+impl<W: Wire<Program>> Wire<Program> for Checked<W> {
     fn most(&self, kind: Kind) -> usize {
         let trailer = self.numbers.map_or(0, |_| TRAILER);
         self.wire.most(kind) - trailer

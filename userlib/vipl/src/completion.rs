@@ -10,11 +10,13 @@ use crate::{
     lock,
     nic::NicShared,
     notify::{Job, Notifier},
+    room::Heap,
     trunk::Trunk,
     vi::{Vi, ViShared, LOOKS},
     Error, QueueKind, Result,
 };
 use mp_fabric::{CharDevice, Deadline, Device};
+use mp_proto::work::{Completions, Full};
 use mp_queue_pair::provider::{lead, Led};
 use smallvec::SmallVec;
 use std::{
@@ -52,12 +54,12 @@ pub(crate) struct Pushed {
     pub(crate) woken: bool,
 }
 
+/// A queue of a VI that has completed a descriptor; nothing is a place that has no entry.
+type Entry<D> = Option<(Weak<ViShared<D>>, QueueKind)>;
+
 struct State<D: Device> {
-    entries: VecDeque<(Weak<ViShared<D>>, QueueKind)>,
-    capacity: usize,
+    entries: Completions<Entry<D>, Heap<Entry<D>>>,
     handlers: VecDeque<CqHandler<D>>,
-    /// Entries were dropped, and none was taken since.
-    overrun: bool,
     alive: bool,
     /// Threads that wait for an entry.
     asleep: usize,
@@ -72,10 +74,8 @@ impl<D: Device> Cq<D> {
             id,
             token,
             state: Mutex::new(State {
-                entries: VecDeque::new(),
-                capacity: capacity(entries)?,
+                entries: Completions::new(capacity(entries)?),
                 handlers: VecDeque::new(),
-                overrun: false,
                 alive: true,
                 asleep: 0,
                 leading: 0,
@@ -154,12 +154,8 @@ impl<D: Device> Cq<D> {
     /// there are.
     pub fn resize(&self, entries: u64) -> Result<()> {
         let mut state = self.0.state()?;
-        let capacity = capacity(entries)?;
-        if capacity < state.entries.len() {
-            return Err(Error::Resource);
-        }
-        state.capacity = capacity;
-        Ok(())
+        let resized = state.entries.resize(capacity(entries)?);
+        resized.map_err(|Full| Error::Resource)
     }
 
     /// End it; handlers that wait are dropped (VI-CQ-9).
@@ -207,9 +203,8 @@ impl<D: Device> CqShared<D> {
     pub(crate) fn unbind(&self, vi: &Arc<ViShared<D>>) {
         let is_other = |other: &Weak<ViShared<D>>| other.as_ptr() != Arc::as_ptr(vi);
         Arc::make_mut(&mut *lock(&self.bound)).retain(is_other);
-        lock(&self.state)
-            .entries
-            .retain(|(other, _)| is_other(other));
+        let is_others = |entry: &Entry<D>| entry.as_ref().is_some_and(|(vi, _)| is_other(vi));
+        lock(&self.state).entries.retain(is_others);
     }
 
     /// Do something with all VIs that have a queue that is bound to it, without a lock.
@@ -221,12 +216,8 @@ impl<D: Device> CqShared<D> {
     /// Add entries.
     pub(crate) fn push(&self, vi: &Arc<ViShared<D>>, kind: QueueKind, count: usize) -> Pushed {
         let mut state = lock(&self.state);
-        let room = state.capacity.saturating_sub(state.entries.len());
-        for _ in 0..count.min(room) {
-            state.entries.push_back((Arc::downgrade(vi), kind));
-        }
-        let overrun = count > room && !state.overrun;
-        state.overrun |= overrun;
+        let entry = || Some((Arc::downgrade(vi), kind));
+        let overrun = state.entries.push(count, entry);
         let refused = self.serve(&mut state);
         // Waking takes a system call, which one that leads does not need.
         let (sleeps, leads) = (state.asleep > 0, state.leading > 0);
@@ -315,14 +306,12 @@ impl<D: Device> CqShared<D> {
 }
 
 impl<D: Device> State<D> {
+    /// Take an entry of a VI that is there.
     fn pop(&mut self) -> Option<(Vi<D>, QueueKind)> {
-        while let Some((vi, kind)) = self.entries.pop_front() {
-            if let Some(vi) = vi.upgrade() {
-                self.overrun = false;
-                return Some((Vi(vi), kind));
-            }
-        }
-        None
+        self.entries.take(|entry| {
+            let (vi, kind) = entry?;
+            Some((Vi(vi.upgrade()?), kind))
+        })
     }
 }
 

@@ -13,14 +13,15 @@
 //! | `address`, `attributes`, `tag` | addresses, limits, protection tags |
 //! | `memory` | registered memory: the only place that accesses memory of the program |
 //! | `pages` | how many regions have each page, which is locked as long as any has it |
-//! | `descriptor`, `queue` | descriptors in memory, and their order on a work queue |
-//! | `state`, `engine` | a VI without I/O: its states, its operations, its errors |
+//! | `descriptor` | descriptors in memory |
+//! | `state`, `engine` | a VI without I/O: its states, its operations, its errors, on the work queues of `mp_proto` |
 //! | `wire`, `check`, `link` | what the two ends tell each other, checks of it, and the queue pair that carries it |
 //! | `trunk` | the queue pair that connections share where memory is short |
 //! | `vi`, `completion` | VIs and completion queues as the program uses them |
 //! | `names` | which host has which name |
 //! | `connect` | client and server, and peer to peer |
 //! | `notify`, `report` | threads of handlers, and asynchronous errors |
+//! | `room` | memory of queues |
 //!
 //! Data moves without a system call while both programs look. The kernel sets up and wakes; it
 //! knows nothing of VIs. Memory is accessed by this library in the process that has registered
@@ -64,8 +65,8 @@ mod names;
 mod nic;
 mod notify;
 mod pages;
-mod queue;
 mod report;
+mod room;
 mod state;
 mod tag;
 mod trunk;
@@ -82,9 +83,9 @@ pub use connect::{Request, Server};
 pub use descriptor::{
     Completion, Descriptor, Operation, Remote, Segment, Status, DESCRIPTOR_ALIGNMENT,
 };
-pub use engine::QueueKind;
 pub use error::{Error, Result};
 pub use memory::MemHandle;
+pub use mp_proto::work::QueueKind;
 pub use names::{
     Host, Mistake, NameService, Names, NamesError, NAMES_PATH, NAMES_VARIABLE, NAME_MAX,
 };

@@ -15,6 +15,7 @@ pub(crate) use own::Own;
 use crate::{
     check::Checked,
     descriptor::FEW,
+    engine::Program,
     wire::{End, Frame, Header, Kind, Reason, Wire},
 };
 use mp_fabric::{CharDevice, Device, Error as FabricError};
@@ -75,7 +76,7 @@ macro_rules! either {
     };
 }
 
-impl<D: Device> Wire for Link<D> {
+impl<D: Device> Wire<Program> for Link<D> {
     fn most(&self, kind: Kind) -> usize {
         either!(self, way => way.most(kind))
     }
@@ -168,16 +169,15 @@ impl From<Error> for Unopened {
 
 /// How a connection has ended when its pair fails.
 pub(crate) fn end_of(error: Error) -> End {
-    provider::End::from(error).into()
+    ending(error.into())
 }
 
-impl From<provider::End> for End {
-    fn from(end: provider::End) -> Self {
-        match end {
-            provider::End::Closed { reason } => Reason::of(reason).map_or(End::Broken, End::Closed),
-            provider::End::Gone => End::Gone,
-            provider::End::Down => End::Down,
-            provider::End::Broken => End::Broken,
-        }
+/// How a connection has ended whose pair has.
+pub(crate) fn ending(end: provider::End) -> End {
+    match end {
+        provider::End::Closed { reason } => Reason::of(reason).map_or(End::Broken, End::Closed),
+        provider::End::Gone => End::Gone,
+        provider::End::Down => End::Down,
+        provider::End::Broken => End::Broken,
     }
 }

@@ -15,6 +15,7 @@
 mod limit;
 
 pub(crate) use limit::lockable;
+pub(crate) use mp_proto::work::{Access, Place, Protected};
 
 use crate::{attributes::REGIONS_MAX, lock, pages::Counts, Error, MemAttributes, Ptag, Result};
 use mp_fabric::ProcessMemory;
@@ -37,31 +38,6 @@ use vm_memory::VolatileSlice;
 /// handle, and those that were not given lead nowhere.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct MemHandle(pub u32);
-
-/// What is done with memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Access {
-    /// This side reads it.
-    Read,
-    /// This side writes it.
-    Write,
-    /// The remote side reads it.
-    RemoteRead,
-    /// The remote side writes it.
-    RemoteWrite,
-}
-
-/// Memory must not be accessed like that.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Protected;
-
-/// So many bytes at an address, in a region.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
-    pub(crate) handle: u32,
-    pub(crate) address: u64,
-    pub(crate) len: u32,
-}
 
 #[derive(Debug)]
 struct Region {

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! The states of a VI, and what leads from one to another: the transition table of the
-//! specification and nothing else.
+//! The states of a VI. What leads from one to another is the table of its work queues, which is that
+//! of the specification.
 
-use crate::Result;
+use mp_proto::work;
+pub(crate) use mp_proto::work::Event;
 
 /// The state of a VI; the numbers are those of `vipl.h`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -19,198 +20,88 @@ pub enum State {
     Error = 3,
 }
 
-/// What happens to a VI.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Event {
-    /// A connection is asked for, or an acceptance begins.
-    Connect,
-    /// It has come about.
-    Established,
-    /// It has not.
-    Failed,
-    /// The remote host cannot be reached; the VI is of a reliable level or not.
-    NotReachable {
-        /// Reliable Delivery or Reliable Reception.
-        reliable: bool,
-    },
-    /// The program disconnects.
-    Disconnect,
-    /// The remote side or the link has gone.
-    Lost,
-    /// An error in a descriptor, or of the transport.
-    Fault {
-        /// Reliable Delivery or Reliable Reception.
-        reliable: bool,
-    },
-    /// An error that no level survives.
-    Catastrophe,
-    /// The program changes attributes.
-    SetAttributes,
-    /// The program destroys the VI; whether nothing is on its queues.
-    Destroy {
-        /// Both queues are empty.
-        empty: bool,
-    },
-}
-
-/// Where an event leads.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Transition {
-    /// The state from then on.
-    pub(crate) state: State,
-    /// Whether everything that is not complete is flushed.
-    pub(crate) flush: bool,
-}
-
-impl State {
-    /// Where an event leads.
-    ///
-    /// # Errors
-    /// [`InvalidState`](crate::Error::InvalidState): nowhere; the VI stays as it is (VI-STATE-18).
-    pub(crate) fn after(self, event: Event) -> Result<Transition> {
-        use State::*;
-        let keep = |state| {
-            Ok(Transition {
-                state,
-                flush: false,
-            })
-        };
-        let flush = |state| Ok(Transition { state, flush: true });
-        match (self, event) {
-            (Idle, Event::Connect) => keep(ConnectPending),
-            (ConnectPending, Event::Established) => keep(Connected),
-            (ConnectPending, Event::Failed) => keep(Idle),
-            (ConnectPending | Idle, Event::NotReachable { reliable: true }) => flush(Error),
-            (ConnectPending | Idle, Event::NotReachable { reliable: false }) => keep(Idle),
-            (_, Event::Disconnect) => flush(Idle),
-            (Connected, Event::Lost | Event::Fault { reliable: true }) => flush(Error),
-            (Connected, Event::Fault { reliable: false }) => keep(Connected),
-            (_, Event::Catastrophe) => flush(Error),
-            (Idle, Event::SetAttributes | Event::Destroy { empty: true }) => keep(Idle),
-            _ => Err(crate::Error::InvalidState),
+impl From<work::State> for State {
+    #[inline]
+    fn from(state: work::State) -> Self {
+        match state {
+            work::State::Idle => State::Idle,
+            work::State::Connecting => State::ConnectPending,
+            work::State::Connected => State::Connected,
+            work::State::Broken => State::Error,
         }
-    }
-
-    /// Whether a send that is posted now is flushed at once (VI-POST-6, VI-POST-7).
-    #[inline]
-    pub(crate) fn flushes_sends(self) -> bool {
-        self != State::Connected
-    }
-
-    /// Whether a receive that is posted now is flushed at once (VI-POST-5, VI-POST-7).
-    #[inline]
-    pub(crate) fn flushes_receives(self) -> bool {
-        self == State::Error
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use proptest::prelude::*;
-    use State::*;
+    use crate::{
+        engine::Engine,
+        memory::{tests::TAG, Regions},
+        Error, Level, ViAttributes,
+    };
 
-    const STATES: [State; 4] = [Idle, Connected, ConnectPending, Error];
+    /// A VI in a state.
+    fn in_state(state: State) -> (Engine, Regions) {
+        let regions = Regions::default();
+        let attributes = ViAttributes {
+            level: Level::ReliableDelivery,
+            max_transfer_size: 8,
+            ptag: TAG,
+            rdma_write: false,
+            rdma_read: false,
+        };
+        let mut engine = Engine::new(attributes);
+        let events: &[Event] = match state {
+            State::Idle => &[],
+            State::ConnectPending => &[Event::Connect],
+            State::Connected => &[Event::Connect, Event::Established],
+            State::Error => &[Event::Catastrophe],
+        };
+        for event in events {
+            engine.event(&regions, *event).unwrap();
+        }
+        assert_eq!(engine.state(), state);
+        (engine, regions)
+    }
 
-    const EVENTS: [Event; 13] = [
-        Event::Connect,
-        Event::Established,
-        Event::Failed,
-        Event::NotReachable { reliable: true },
-        Event::NotReachable { reliable: false },
-        Event::Disconnect,
-        Event::Lost,
-        Event::Fault { reliable: true },
-        Event::Fault { reliable: false },
-        Event::Catastrophe,
-        Event::SetAttributes,
-        Event::Destroy { empty: true },
-        Event::Destroy { empty: false },
-    ];
-
-    /// The table, row by row: from, event, to, flushed.
-    const TABLE: &[(&str, &[State], Event, State, bool)] = &[
-        ("2, 3", &[Idle], Event::Connect, ConnectPending, false),
-        ("4", &[ConnectPending], Event::Established, Connected, false),
-        ("5", &[ConnectPending], Event::Failed, Idle, false),
-        (
-            "6",
-            &[ConnectPending, Idle],
-            Event::NotReachable { reliable: true },
-            Error,
-            true,
-        ),
-        (
-            "6",
-            &[ConnectPending, Idle],
-            Event::NotReachable { reliable: false },
-            Idle,
-            false,
-        ),
-        ("7, 8, 14, 16", &STATES, Event::Disconnect, Idle, true),
-        ("9, 11", &[Connected], Event::Lost, Error, true),
-        (
-            "10",
-            &[Connected],
-            Event::Fault { reliable: true },
-            Error,
-            true,
-        ),
-        (
-            "12",
-            &[Connected],
-            Event::Fault { reliable: false },
-            Connected,
-            false,
-        ),
-        ("13", &STATES, Event::Catastrophe, Error, true),
-        ("18", &[Idle], Event::SetAttributes, Idle, false),
-        ("17", &[Idle], Event::Destroy { empty: true }, Idle, false),
-    ];
-
-    /// VI-STATE-2 to VI-STATE-18: every row leads where it says, and what is in no row nowhere.
+    /// VI-STATE-17, VI-STATE-18, VI-ATTR-1, VI-EP-10: attributes change, and VIs are destroyed, in
+    /// Idle only; what is not possible changes nothing.
     #[test]
-    fn states_change_as_the_table_says_and_not_otherwise() {
-        for state in STATES {
-            for event in EVENTS {
-                let row = TABLE
-                    .iter()
-                    .find(|row| row.1.contains(&state) && row.2 == event);
-                let expected = row.map(|row| Transition {
-                    state: row.3,
-                    flush: row.4,
-                });
-                assert_eq!(state.after(event).ok(), expected, "{state:?} {event:?}");
-            }
+    fn what_is_for_idle_vis_is_refused_in_other_states() {
+        for state in [
+            State::Idle,
+            State::Connected,
+            State::ConnectPending,
+            State::Error,
+        ] {
+            let (mut engine, regions) = in_state(state);
+            let expected = match state {
+                State::Idle => Ok(()),
+                _ => Err(Error::InvalidState),
+            };
+            let attributes = ViAttributes {
+                level: Level::Unreliable,
+                ..*engine.attributes()
+            };
+            assert_eq!(engine.may_change(), expected);
+            assert_eq!(engine.set_attributes(attributes), expected);
+            assert_eq!(*engine.attributes() == attributes, state == State::Idle);
+            assert_eq!(engine.may_be_destroyed(), expected);
+            assert_eq!(engine.event(&regions, Event::Connect), expected);
+            assert_eq!(engine.state() == state, state != State::Idle);
         }
     }
 
-    proptest! {
-        /// VI-STATE-21: nothing but Disconnect leads out of Error, whatever happens.
-        #[test]
-        fn only_disconnect_leads_out_of_error(events in prop::collection::vec(0..EVENTS.len(), 0..40)) {
-            let mut state = Idle;
-            for event in events {
-                let Ok(next) = state.after(EVENTS[event]) else { continue };
-                if state == Error {
-                    let out = next.state != Error;
-                    prop_assert_eq!(out, EVENTS[event] == Event::Disconnect);
-                }
-                if next.state == Connected {
-                    prop_assert!(matches!(state, ConnectPending | Connected));
-                }
-                state = next.state;
-            }
-        }
-    }
-
-    /// VI-POST-5, VI-POST-6, VI-POST-7, VI-STATE-15
+    /// VI-STATE-1: the numbers are those of `vipl.h`.
     #[test]
-    fn what_is_posted_waits_or_is_flushed() {
-        let flushed = STATES.map(|state| (state.flushes_sends(), state.flushes_receives()));
-        assert_eq!(
-            flushed,
-            [(true, false), (false, false), (true, false), (true, true)]
-        );
+    fn states_have_their_numbers() {
+        let states = [
+            work::State::Idle,
+            work::State::Connected,
+            work::State::Connecting,
+            work::State::Broken,
+        ];
+        assert_eq!(states.map(|state| State::from(state) as u32), [0, 1, 2, 3]);
     }
 }

@@ -24,7 +24,7 @@ mod turns;
 pub(crate) use meet::{Meeting, Patience, Trunks};
 
 use crate::{
-    link::{end_of, put, Numbers, ENDS},
+    link::{end_of, ending, put, Numbers, ENDS},
     lock,
     vi::ViShared,
     wire::{header, header_of, word, End, Frame, Header, Kind, Reason},
@@ -446,10 +446,10 @@ impl<D: Device> Trunk<D> {
             false => None,
         };
         for _ in 0..BUDGET {
-            let Some(lent) = inbox.receive(extra_of)? else {
+            let Some(lent) = inbox.receive(extra_of).map_err(ending)? else {
                 inbox.flush().map_err(end_of)?;
                 self.received.store(round, Ordering::SeqCst);
-                return end.map_or(Ok(()), |end| Err(end.into()));
+                return end.map_or(Ok(()), |end| Err(ending(end)));
             };
             let (lane, header) = lent.extra.split_first_chunk().ok_or(End::Broken)?;
             let lane = u32::from_le_bytes(*lane);

@@ -11,13 +11,12 @@ use crate::{
     completion::{sleep, Cq},
     connect::Attempt,
     descriptor::Completion,
-    engine::Engine,
+    engine::{Engine, Head},
     link::{Lane, Link, News, Numbers},
     lock,
     memory::View,
     nic::NicShared,
     notify::{Job, Notifier},
-    queue::Head,
     state::{Event, State},
     trunk::Trunk,
     wire::{End, Frame, Wire},
@@ -544,7 +543,7 @@ impl<D: Device> ViShared<D> {
         self.with_lane(own, |engine, lane| {
             lane.count();
             let frame = lane.arrived(frame);
-            engine.deliver(&self.nic.regions.view(), lane, &frame);
+            engine.deliver(&self.nic.regions.view(), lane, frame);
         });
     }
 

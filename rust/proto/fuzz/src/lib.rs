@@ -9,6 +9,7 @@
 mod input;
 mod queue_pair;
 mod targets;
+mod work;
 
 /// A target.
 pub type Target = fn(&[u8]);
@@ -31,6 +32,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("pairing_arbiter", targets::pairing_arbiter),
     ("pairing_asker", targets::pairing_asker),
     ("queue_pair", queue_pair::run),
+    ("work", work::run),
 ];
 
 /// The target with that name.

@@ -6,13 +6,14 @@
 use super::*;
 use crate::{
     check::Checked,
-    descriptor::{Descriptor, Remote},
+    descriptor::{Descriptor, Remote, Status},
     link::Numbers,
     memory::tests::{attributes, TAG},
-    wire::{header, place_header, Frame, Header, Kind, HEADER_MAX, READS_MAX},
+    wire::{header, Frame, Header, Kind, HEADER_MAX},
     Level, Ptag,
 };
 use mp_fabric::Map;
+use mp_proto::work::{Place, READS_MAX};
 use mp_queue_pair::Piece;
 use proptest::prelude::*;
 use std::{
@@ -54,7 +55,7 @@ struct Fake {
     refuses: u32,
 }
 
-impl Wire for Fake {
+impl Wire<Program> for Fake {
     fn most(&self, kind: Kind) -> usize {
         MOST - kind.header()
     }
@@ -378,9 +379,14 @@ fn fault_of(mut net: Net, outcome: &Outcome, act: impl FnOnce(&mut Net)) {
     }
 }
 
+/// Whether sends wait for the target.
+fn is_acknowledged(level: Level) -> bool {
+    level == Level::ReliableReception
+}
+
 /// The bits of a sender that hears of errors only if it waits for the receiver.
 fn heard(level: Level, operation: Status, bits: Status) -> Option<Status> {
-    match level.is_acknowledged() {
+    match is_acknowledged(level) {
         true => done(operation, bits),
         false => done(operation, Status::default()),
     }
@@ -739,10 +745,10 @@ fn a_refusal_waits_for_room_and_the_end_for_it() {
     }
     net.a.send(Descriptor::new(), b"nobody");
     net.b.progress();
-    net.a
-        .engine
-        .transmit(&net.a.regions.view(), &mut net.a.wire)
-        .unwrap();
+    let view = net.a.regions.view();
+    let (work, mut side) = net.a.engine.parts(&view);
+    work.transmit(&mut side, &mut net.a.wire).unwrap();
+    drop(view);
     net.b.progress();
     assert_eq!(net.b.engine.state(), State::Error);
     assert_eq!(net.back.borrow().len(), ROOM);
@@ -761,7 +767,7 @@ fn reliable_reception_waits_for_the_target() {
         net.a.send(Descriptor::new(), b"one");
         net.a.progress();
         let early = net.a.status(SEND).is_some();
-        assert_eq!(early, !level.is_acknowledged());
+        assert_eq!(early, !is_acknowledged(level));
         net.run();
         assert_eq!(early, net.a.status(SEND).is_none());
     }
@@ -947,7 +953,7 @@ fn a_segment_without_bytes_has_a_good_handle() {
 fn a_partner_that_finds_nonsense_fails_what_waits_for_it() {
     for level in Level::ALL
         .into_iter()
-        .filter(|level| level.is_acknowledged())
+        .filter(|level| is_acknowledged(*level))
     {
         let mut net = Net::new(level);
         net.b.receive(8);
@@ -1042,7 +1048,7 @@ fn what_waits_for_the_partner_fails_with_the_link() {
             if level.has_read() {
                 assert_eq!(net.a.status(SEND), done(Status::OP_RDMA_READ, bits));
             }
-            let sends = match level.is_acknowledged() {
+            let sends = match is_acknowledged(level) {
                 true => [bits, Status::FLUSHED_ERROR],
                 false => [Status::default(); 2],
             };
@@ -1210,6 +1216,15 @@ fn posts_wait_or_are_flushed_by_state() {
         .unwrap();
     assert_eq!(net.a.status(RECEIVE), flushed(Status::OP_RECEIVE));
     assert!(net.a.engine.may_be_destroyed().is_ok());
+}
+
+fn place_header(address: u64, handle: u32, len: u32) -> Header {
+    let place = Place {
+        handle,
+        address,
+        len,
+    };
+    place.header()
 }
 
 /// What a partner may say that cannot be.

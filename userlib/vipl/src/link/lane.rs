@@ -5,6 +5,7 @@
 
 use super::News;
 use crate::{
+    engine::Program,
     trunk::{Control, Trunk},
     vi::ViShared,
     wire::{End, Frame, Header, Kind, Reason, Wire},
@@ -142,7 +143,7 @@ impl<D: Device> Lane<D> {
     }
 }
 
-impl<D: Device> Wire for Lane<D> {
+impl<D: Device> Wire<Program> for Lane<D> {
     fn most(&self, kind: Kind) -> usize {
         self.trunk.most(kind)
     }

@@ -2,8 +2,11 @@
 
 //! A connection's own way: the queue pair in the windows of its session.
 
-use super::{end_of, put, Unopened};
-use crate::wire::{header_of, End, Frame, Header, Kind, Reason, Wire};
+use super::{end_of, ending, put, Unopened};
+use crate::{
+    engine::Program,
+    wire::{header_of, End, Frame, Header, Kind, Reason, Wire},
+};
 use mp_fabric::{CharDevice, Deadline, Device, Session};
 use mp_queue_pair::{
     open,
@@ -47,7 +50,7 @@ impl<D: Device> Own<D> {
 
     /// Look what has happened to the session: whether the partner's process or the link has gone.
     pub(crate) fn look(&mut self) -> Option<End> {
-        self.inbox.look().map(End::from)
+        self.inbox.look().map(ending)
     }
 
     /// Ask the partner for a signal when it sends, and when it makes room for what `waits`: what
@@ -77,7 +80,7 @@ impl<D: Device> Own<D> {
     }
 }
 
-impl<D: Device> Wire for Own<D> {
+impl<D: Device> Wire<Program> for Own<D> {
     #[inline]
     fn most(&self, kind: Kind) -> usize {
         let partner = self.outbox.partner();
@@ -113,7 +116,7 @@ impl<D: Device> Wire for Own<D> {
     #[inline]
     fn receive(&mut self) -> Result<Option<Frame<'_>>, End> {
         let extra = |head: &Head| Some(Kind::of(head.kind)?.header());
-        let Some(Lent { head, extra, data }) = self.inbox.receive(extra)? else {
+        let Some(Lent { head, extra, data }) = self.inbox.receive(extra).map_err(ending)? else {
             return Ok(None);
         };
         Ok(Some(Frame {

@@ -292,7 +292,7 @@ fn a_message_that_is_lost_is_told_by_the_next_one() {
             assert_eq!(received, failed.filter(|_| posted));
             let (first, second) = (net.a.status(SEND), net.a.status(SEND));
             let (ok, failed) = (Status::default(), Status::TRANSPORT_ERROR);
-            let expected = match level.is_acknowledged() {
+            let expected = match is_acknowledged(level) {
                 true => [failed, Status::FLUSHED_ERROR],
                 false => [ok, ok],
             };
