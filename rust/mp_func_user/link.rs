@@ -1044,9 +1044,13 @@ impl Link {
         self.partner.lock().is_some()
     }
 
-    /// End this epoch of the link, as the peer does not do what it has to.
+    /// End this epoch of the link, as the peer does not do what it has to; unless it may not have
+    /// been told, for want of memory here.
     pub(crate) fn reset(&self) {
         if let Some((outbox, _)) = &self.core.lock().peer {
+            if outbox.is_short() {
+                return;
+            }
             report(outbox.peer(), ETIMEDOUT);
             outbox.peer().reset();
         }

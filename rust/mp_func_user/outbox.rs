@@ -473,6 +473,8 @@ struct State {
     waiting: Chunked<Waiting, CHUNK>,
     /// Messages of the engines that may come without more ado.
     held: usize,
+    /// What is to leave next waits for memory.
+    is_short: bool,
     /// Of the frames in the one lane.
     numbers: Numbers,
 }
@@ -512,6 +514,7 @@ impl Outbox {
                 state <- new_spinlock_bh!(State {
                     waiting,
                     held: BYE,
+                    is_short: false,
                     numbers: Numbers::default(),
                 }),
             }),
@@ -563,6 +566,11 @@ impl Outbox {
     /// How many messages are held.
     pub(crate) fn held(&self) -> usize {
         self.state.lock().held.saturating_sub(BYE)
+    }
+
+    /// Whether what waits does so for want of memory: the peer is not to blame for its silence.
+    pub(crate) fn is_short(&self) -> bool {
+        self.state.lock().is_short
     }
 
     /// Send one of the messages that are held, as soon as there is room. Any context but hard
@@ -776,11 +784,13 @@ impl Outbox {
     fn flush(&self, state: &mut State) {
         let mut sent = false;
         let mut tries = 0;
+        state.is_short = false;
         loop {
             let frame = match self.next(state) {
                 Ok(Some(frame)) => frame,
                 Ok(None) => break,
                 Err(_) => {
+                    state.is_short = true;
                     self.worker.kick_in(1);
                     break;
                 }
@@ -797,6 +807,7 @@ impl Outbox {
                     }
                 }
                 Err(SendError::Body(e)) if e == ENOMEM => {
+                    state.is_short = true;
                     self.worker.kick_in(1);
                     break;
                 }

@@ -38,7 +38,7 @@ impl Link {
         let asked = self.ask(session).and_then(|outbox| {
             session.outcome().map_err(|e| match e == ETIMEDOUT {
                 false => e,
-                true if self.is_unsaid() => ENOMEM,
+                true if self.is_unsaid() || outbox.is_short() => ENOMEM,
                 true => {
                     outbox.peer().reset();
                     error::net_down()
