@@ -230,8 +230,8 @@ struct OwnedObject {
     _shares: Shares,
 }
 
-/// What an object counts as: as any, as one of its kind, and its memory.
-type Shares = [Option<Share>; 3];
+/// What an object counts as: as any, and as one of its kind.
+type Shares = [Option<Share>; 2];
 
 /// What is to be made.
 pub(crate) enum Make {
@@ -474,12 +474,12 @@ impl Context {
         Share::new(&self.payers, kind, in_pages(params.local.max), most).map(Some)
     }
 
-    /// What an object counts as.
+    /// What an object counts as, and its memory.
     ///
     /// # Errors
     ///
     /// `EDQUOT`, `ENOMEM`.
-    fn share_object(&self, what: Make) -> Result<Shares> {
+    fn share_object(&self, what: Make) -> Result<(Shares, Option<Share>)> {
         let limits = &self.shared.limits;
         let share = |kind, amount, most| Share::new(&self.payers, kind, amount, most).map(Some);
         let any = share(Kind::Object, 1, limits.user_objects.into())?;
@@ -498,7 +498,7 @@ impl Context {
             }
             Make::Other => (None, None),
         };
-        Ok([any, own, memory])
+        Ok(([any, own], memory))
     }
 
     /// Make an object by `f`, which may wait, within the quotas.
@@ -507,7 +507,7 @@ impl Context {
     ///
     /// `EDQUOT`, `ESHUTDOWN`, `ENOMEM`, or that of `f`; it is not there then.
     pub(crate) fn make(&self, what: Make, f: impl FnOnce() -> Result<Object>) -> Result<Object> {
-        let shares = self.share_object(what)?;
+        let (shares, memory) = self.share_object(what)?;
         self.with_objects(|objects| {
             let there = objects.objects.len() as u32 + objects.making;
             if there >= self.shared.limits.objects {
@@ -520,6 +520,9 @@ impl Context {
             Ok(())
         })?;
         let made = f();
+        if let (Ok(Object::Segment(holding)), Some(memory)) = (&made, memory) {
+            holding.count(memory);
+        }
         let entered = self.with_objects(|objects| {
             objects.making -= 1;
             let owned = OwnedObject {

@@ -501,6 +501,24 @@ def test_a_user_has_so_much_memory_for_segments(owner, stranger):
     owner.call("SEGMENT_CREATE", "mp_segment_create", **private)
 
 
+def test_memory_that_others_are_attached_to_counts_for_who_has_made_it(fabric, stranger):
+    """Also when it has closed its own use; until the last one is closed."""
+    here, _ = interfaces(stranger)
+    free = stranger.call("INTERFACE", "mp_interface", id=here).local_total
+    private = {"flags": MP.SEGMENT_PRIVATE, "length": free // 8}
+    make = ("SEGMENT_CREATE", "mp_segment_create")
+    with sharing.Process(fabric.rp, user=NOBODY) as first:
+        most = counted(first, USER_SEGMENTS, *make, **private)
+    with sharing.Process(fabric.rp, user=NOBODY) as other:
+        shared = stranger.call(*make, id=41, length=free // 8).handle
+        stranger.call("SEGMENT_SHARE", "mp_handle", handle=shared)
+        attached = other.call("SEGMENT_ATTACH", "mp_segment_attach", id=41).handle
+        stranger.remove(shared)
+        assert counted(stranger, USER_SEGMENTS, *make, **private) == most - 1 > 0
+        other.remove(attached)
+        assert counted(stranger, USER_SEGMENTS, *make, **private) == 1
+
+
 def test_who_fills_a_port_holds_up_itself_only(owner, stranger):
     here, _ = interfaces(stranger)
     ports = [process.offer(here, MP.OBJECT_PORT, n) for n, process in enumerate((owner, stranger))]
