@@ -95,6 +95,9 @@ const TRIES: u32 = 16;
 /// is about to be given up.
 const DRAIN_MS: u32 = 500;
 
+/// The same, if they wait for memory.
+const SHORT_MS: u32 = 5000;
+
 /// A place for the goodbye, in which nothing else can be told.
 const BYE: usize = 1;
 
@@ -746,10 +749,13 @@ impl Outbox {
     /// Wait until nothing is left to be sent, for a while; whether that is so. Nothing
     /// more is entered meanwhile. Sleeps.
     pub(crate) fn drain(&self) -> bool {
-        for _ in 0..DRAIN_MS {
+        for ms in 0..SHORT_MS {
             self.resume();
             if self.state.lock().waiting.is_empty() {
                 return true;
+            }
+            if ms >= DRAIN_MS && !self.is_short() {
+                break;
             }
             fsleep(Delta::from_millis(1));
         }
