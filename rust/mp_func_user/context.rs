@@ -157,11 +157,10 @@ impl Shared {
     }
 }
 
-/// A session with what it counts as, and its memory.
+/// A session with what it counts as.
 struct Owned {
     session: Arc<Session>,
     _share: Share,
-    _memory: Option<Share>,
 }
 
 /// An object that is no session.
@@ -395,8 +394,8 @@ impl Context {
     }
 
     /// Open a session by `f`, which may wait, within the quotas. It is given the
-    /// parameters, with no larger local window than the user may have at `link`, and the
-    /// session's place in the link's table.
+    /// parameters, with no larger local window than the user may have at `link`, and what the
+    /// session counts as beyond its end: its place in the link's table, and its memory.
     ///
     /// # Errors
     ///
@@ -405,7 +404,7 @@ impl Context {
         &self,
         link: &Link,
         mut params: Params,
-        f: impl FnOnce(Params, Share) -> Result<Arc<Session>>,
+        f: impl FnOnce(Params, (Share, Option<Share>)) -> Result<Arc<Session>>,
     ) -> Result<Arc<Session>> {
         let limits = &self.shared.limits;
         let most = u64::from(limits.user_sessions);
@@ -424,14 +423,13 @@ impl Context {
             objects.opening += 1;
             Ok(())
         })?;
-        let opened = f(params, place);
+        let opened = f(params, (place, memory));
         let entered = self.with_objects(|objects| {
             objects.opening -= 1;
             let session = opened.clone()?;
             let owned = Owned {
                 session,
                 _share: share,
-                _memory: memory,
             };
             let sessions = &mut objects.sessions;
             let number = owned.session.number();

@@ -156,6 +156,8 @@ pub(crate) struct State {
     pub(crate) dealings: Dealings,
     /// Its status word, until it is closed.
     word: Option<Word>,
+    /// What its local window counts as: if there is one, as long as the partner may reach it.
+    memory: Option<Share>,
 }
 
 impl State {
@@ -247,7 +249,7 @@ pub(crate) struct Session {
 
 impl Session {
     /// A session that is about to ask; a client that is `is_pending` does not wait for the
-    /// answer of a server's owner.
+    /// answer of a server's owner. It counts as a place in the link's table, and as memory.
     ///
     /// # Errors
     ///
@@ -259,7 +261,7 @@ impl Session {
         data: KVec<u8>,
         is_pending: bool,
         word: Word,
-        place: Share,
+        (place, memory): (Share, Option<Share>),
     ) -> Result<Arc<Self>> {
         let ready = Ready::of_session()?;
         let data = Arc::new(data, GFP_KERNEL)?;
@@ -291,6 +293,7 @@ impl Session {
                     is_parted: false,
                     dealings,
                     word: Some(word),
+                    memory,
                 }),
                 _place: place,
             }),
@@ -685,7 +688,12 @@ impl Session {
         let stripped = {
             let mut state = self.state.lock();
             state.partner = None;
+            let unused = match state.local {
+                Some(_) => None,
+                None => state.memory.take(),
+            };
             (
+                unused,
                 self.words.lock().take(),
                 state.local_window.take(),
                 state.remote_window.take(),

@@ -484,6 +484,9 @@ def test_a_user_has_so_much_memory(owner, stranger):
     others = [session(owner, here, local_min=PAGE, remote_max=PAGE, role=3) for _ in range(2)]
     assert owner.call("SESSION", "mp_session", handle=others[0].handle).local_size == PAGE
     stranger.close(pair[0])
+    # Its partner may still reach it.
+    with fails(errno.EDQUOT):
+        session(stranger, here, local_min=PAGE)
     owner.close(pair[1])
     # What has come back can be had again.
     session(stranger, here, local_min=PAGE)
