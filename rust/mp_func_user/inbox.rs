@@ -122,29 +122,26 @@ impl Mail {
         })
     }
 
-    /// A message that was put by, if it is one, with its data in `data`.
+    /// A message that was put by, with its data in `data`.
     ///
     /// # Errors
     ///
     /// `ENOMEM`, unless there is room for them.
-    fn copy_of(reserved: &[u8], mut data: KVec<u8>) -> Result<Option<Self>> {
-        let Some((front, rest)) = reserved.split_first_chunk::<IN_FRONT>() else {
-            return Ok(None);
-        };
-        let (Some(header), Some(number)) = (Header::decode(front), number_in(reserved)) else {
-            return Ok(None);
-        };
+    fn copy_of(reserved: &[u8], mut data: KVec<u8>) -> Result<Self> {
+        let (front, rest) = reserved.split_first_chunk::<IN_FRONT>().ok_or(EINVAL)?;
+        let header = header_in(reserved).ok_or(EINVAL)?;
+        let number = number_in(reserved).ok_or(EINVAL)?;
         data.extend_from_slice(rest, GFP_ATOMIC)?;
         let kind = match front.last() {
             Some(0) => Kind::Other,
             _ => Kind::Receipt,
         };
-        Ok(Some(Self {
+        Ok(Self {
             header,
             data,
             kind,
             number,
-        }))
+        })
     }
 }
 
@@ -159,6 +156,11 @@ fn in_front(header: &Header, number: u32, kind: Kind) -> [u8; IN_FRONT] {
         }
     }
     front
+}
+
+/// The header of a message that is put by.
+fn header_in(reserved: &[u8]) -> Option<Header> {
+    Header::decode(reserved.get(..fabric::SIZE)?)
 }
 
 /// The number of a message that is put by.
@@ -213,8 +215,7 @@ impl State {
 
     /// Whether a signal like this one waits.
     fn has_signal(&self, header: &Header) -> bool {
-        let header_of = |reserved: &[u8]| Header::decode(reserved.get(..fabric::SIZE)?);
-        let mut reserved = self.reserve.iter().map(header_of);
+        let mut reserved = self.reserve.iter().map(header_in);
         self.queue.any(|waiting| waiting.header == *header) || reserved.any(|h| h == Some(*header))
     }
 
@@ -258,7 +259,7 @@ impl State {
         let reserved = self.reserve.front().unwrap_or_default();
         let mail = Mail::copy_of(reserved, data)?;
         self.reserve.pop();
-        Ok(mail)
+        Ok(Some(mail))
     }
 }
 
