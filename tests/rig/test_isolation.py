@@ -508,16 +508,17 @@ def test_memory_that_others_are_attached_to_counts_for_who_has_made_it(fabric, s
     """Also when it has closed its own use; until the last one is closed."""
     here, _ = interfaces(stranger)
     free = stranger.call("INTERFACE", "mp_interface", id=here).local_total
-    private = {"flags": MP.SEGMENT_PRIVATE, "length": free // 8}
+    private = {"flags": MP.SEGMENT_PRIVATE, "length": free // 32}
     make = ("SEGMENT_CREATE", "mp_segment_create")
     with sharing.Process(fabric.rp, user=NOBODY) as first:
         most = counted(first, USER_SEGMENTS, *make, **private)
+    assert 1 < most < USER_SEGMENTS - 1
     with sharing.Process(fabric.rp, user=NOBODY) as other:
-        shared = stranger.call(*make, id=41, length=free // 8).handle
+        shared = stranger.call(*make, id=41, length=free // 32).handle
         stranger.call("SEGMENT_SHARE", "mp_handle", handle=shared)
         attached = other.call("SEGMENT_ATTACH", "mp_segment_attach", id=41).handle
         stranger.remove(shared)
-        assert counted(stranger, USER_SEGMENTS, *make, **private) == most - 1 > 0
+        assert counted(stranger, USER_SEGMENTS, *make, **private) == most - 1
         other.remove(attached)
         assert counted(stranger, USER_SEGMENTS, *make, **private) == 1
 
