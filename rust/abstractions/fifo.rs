@@ -10,33 +10,32 @@ use core::{
 use kernel::prelude::*;
 use pin_init::init_array_from_fn;
 
-/// Entries that memory is had for at a time: however long a queue is, it needs no large piece.
-const CHUNK: usize = 64;
+/// A queue of small entries.
+pub type Fifo<T> = Chunked<T, 64>;
 
-type Chunk<T> = [Option<T>; CHUNK];
-
-/// A queue.
+/// A queue. Memory is had for `CHUNK` entries at a time: however long a queue is, it needs no large
+/// piece.
 ///
 /// # Invariants
 ///
-/// `head` is less than [`CHUNK`]. The `len` slots from `head` on, counted through the chunks, are
+/// `head` is less than `CHUNK`. The `len` slots from `head` on, counted through the chunks, are
 /// filled; all others are empty.
-pub struct Fifo<T> {
+pub struct Chunked<T, const CHUNK: usize> {
     /// The first one has the head.
-    chunks: KVec<KBox<Chunk<T>>>,
+    chunks: KVec<KBox<[Option<T>; CHUNK]>>,
     head: usize,
     len: usize,
     /// Entries taken out so far, modulo 2^32.
     taken: u32,
 }
 
-impl<T> Default for Fifo<T> {
+impl<T, const CHUNK: usize> Default for Chunked<T, CHUNK> {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl<T> Fifo<T> {
+impl<T, const CHUNK: usize> Chunked<T, CHUNK> {
     /// An empty queue without memory.
     pub const fn new() -> Self {
         // INVARIANT: There are no slots.

@@ -41,38 +41,13 @@ use mp_proto::pairing::terms::{
     DATA_MAX, //
 };
 
-/// What is told of the other session.
-pub(crate) struct Told {
+/// What is told of the other session, beside its data.
+struct Told {
+    /// The id of its host.
     peer: u32,
-    data: KVec<u8>,
     /// As asked for.
     local: Limits,
     remote: Limits,
-}
-
-impl Told {
-    /// By the host of that id.
-    ///
-    /// # Errors
-    ///
-    /// `ENOMEM`.
-    pub(crate) fn new(peer: u32, data: &[u8]) -> Result<Self> {
-        Ok(Self {
-            peer,
-            data: copy_of(data)?,
-            local: Limits::default(),
-            remote: Limits::default(),
-        })
-    }
-
-    /// With the sizes that it has asked for.
-    pub(crate) fn with_sizes(self, local: Limits, remote: Limits) -> Self {
-        Self {
-            local,
-            remote,
-            ..self
-        }
-    }
 }
 
 fn copy_of(data: &[u8]) -> Result<KVec<u8>> {
@@ -111,24 +86,48 @@ pub(crate) struct Dealings {
     /// That has been accepted, and is not a pair yet.
     accepted: Option<Acceptance>,
     /// What the session answers with.
-    answer: KVec<u8>,
+    answer: Option<Arc<KVec<u8>>>,
     /// The partner, or who asks, or who has refused.
     told: Option<Told>,
+    /// The data of that.
+    data: KVec<u8>,
     /// The reason of a rejection; `None` if the server has gone.
     reason: Option<u32>,
 }
 
 impl Dealings {
-    /// With nobody.
-    pub(crate) const fn new() -> Self {
-        Self {
+    /// With nobody, and with memory for so many bytes of data of others.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub(crate) fn new(bytes: usize) -> Result<Self> {
+        Ok(Self {
             requests: 0,
             is_asked: false,
             accepted: None,
-            answer: KVec::new(),
+            answer: None,
             told: None,
+            data: KVec::with_capacity(bytes, GFP_KERNEL)?,
             reason: None,
-        }
+        })
+    }
+
+    /// Somebody of the host with that id tells data, and perhaps has asked for those sizes.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`: there was no memory for so many bytes before.
+    fn hear(&mut self, peer: u32, data: &[u8], (local, remote): (Limits, Limits)) -> Result {
+        self.told = None;
+        self.data.clear();
+        self.data.extend_from_slice(data, GFP_KERNEL)?;
+        self.told = Some(Told {
+            peer,
+            local,
+            remote,
+        });
+        Ok(())
     }
 
     /// The request at hand has become a pair.
@@ -143,21 +142,29 @@ impl Session {
         self.state.lock().dealings.told.is_some()
     }
 
-    /// It is told of its partner, or of an answer.
-    pub(crate) fn meet(&self, told: Told) {
-        let old = self.state.lock().dealings.told.replace(told);
-        drop(old);
+    /// It is told of its partner, or of an answer, by the host with that id.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`; none, if it is a client.
+    pub(crate) fn meet(&self, peer: u32, data: &[u8], sizes: (Limits, Limits)) -> Result {
+        self.state.lock().dealings.hear(peer, data, sizes)
     }
 
-    /// A client's request is at hand.
-    pub(crate) fn asked(&self, told: Told) {
+    /// A client's request is at hand, of the host with that id and for those sizes.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`; none, if it answers requests.
+    pub(crate) fn asked(&self, peer: u32, data: &[u8], sizes: (Limits, Limits)) -> Result {
         {
             let dealings = &mut self.state.lock().dealings;
+            dealings.hear(peer, data, sizes)?;
             dealings.requests = dealings.requests.wrapping_add(1).max(1);
             dealings.is_asked = true;
-            dealings.told = Some(told);
         }
         self.raise(ready::REQUEST);
+        Ok(())
     }
 
     /// The request is not at hand any more: whoever waits for what comes of it, hears that.
@@ -250,9 +257,9 @@ impl Session {
         events
     }
 
-    /// Call `f` with what it answers.
-    pub(crate) fn with_answer<R>(&self, f: impl FnOnce(&[u8]) -> R) -> R {
-        f(&self.state.lock().dealings.answer)
+    /// What it answers.
+    pub(crate) fn answer_data(&self) -> Option<Arc<KVec<u8>>> {
+        self.state.lock().dealings.answer.clone()
     }
 
     /// It is about to answer a request.
@@ -266,7 +273,7 @@ impl Session {
         accepts: bool,
         data: &[u8],
     ) -> Result<Option<Acceptance>> {
-        let mut answer = copy_of(data)?;
+        let answer = Arc::new(copy_of(data)?, GFP_KERNEL)?;
         let acceptance = accepts.then(Acceptance::new).transpose()?;
         let mut state = self.state.lock();
         let dealings = &mut state.dealings;
@@ -276,7 +283,7 @@ impl Session {
         if dealings.accepted.is_some() {
             return Err(EBUSY);
         }
-        core::mem::swap(&mut dealings.answer, &mut answer);
+        dealings.answer = Some(answer);
         dealings.accepted = acceptance.clone();
         Ok(acceptance)
     }
@@ -361,8 +368,8 @@ pub(crate) fn describe(context: &Context, info: &mut mp_session_partner) -> Resu
         }
         (info.local_min, info.local_max) = (local.min, local.max);
         (info.remote_min, info.remote_max) = (remote.min, remote.max);
-        if let Some(told) = told {
-            data.extend_from_slice(&told.data, GFP_KERNEL)?;
+        if told.is_some() {
+            data.extend_from_slice(&dealings.data, GFP_KERNEL)?;
         }
     }
     info.data_size = data.len() as u32;

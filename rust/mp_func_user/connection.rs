@@ -152,6 +152,8 @@ pub(crate) struct Connection {
     asking: WaitQueue,
     /// A message waits for room.
     is_full: Atomic<bool>,
+    /// It could not have what is its own, and is to end.
+    is_spoilt: Atomic<bool>,
     /// How often it has triggered its event.
     total: Arc<Atomic<u32>>,
     /// Pieces of the segment that are under way.
@@ -181,6 +183,7 @@ impl Connection {
                 outcome: Atomic::new(PENDING),
                 asking <- new_wait_queue!("mp_connection"),
                 is_full: Atomic::new(false),
+                is_spoilt: Atomic::new(false),
                 total,
                 transfers <- new_spinlock_bh!(Transfers::default()),
                 inner <- new_mutex!(Inner {
@@ -317,6 +320,16 @@ impl Connection {
             Some(signal) => way.outbox.signal(&signal),
             None => Ok(()),
         }
+    }
+
+    /// The link is back, and there is no memory for what is its own: it is to end.
+    pub(crate) fn spoil(&self) {
+        self.is_spoilt.store(true, Relaxed);
+    }
+
+    /// Whether it is to end, as it has not before.
+    pub(crate) fn take_spoilt(&self) -> bool {
+        self.is_spoilt.load(Relaxed) && self.is_spoilt.xchg(false, Relaxed)
     }
 
     /// The link is down.
@@ -528,7 +541,7 @@ impl Connection {
                 at,
             }),
         };
-        self.or_unsent(ticket, way.outbox.say(way.life, &message))
+        self.or_unsent(ticket, way.outbox.ask(way.life, &message))
     }
 
     fn or_unsent(&self, ticket: Ticket, sent: Result) -> Result<Ticket> {

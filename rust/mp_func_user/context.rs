@@ -157,11 +157,10 @@ impl Shared {
     }
 }
 
-/// A session with what it counts as, and its memory.
+/// A session with what it counts as.
 struct Owned {
     session: Arc<Session>,
     _share: Share,
-    _memory: Option<Share>,
 }
 
 /// An object that is no session.
@@ -230,8 +229,8 @@ struct OwnedObject {
     _shares: Shares,
 }
 
-/// What an object counts as: as any, as one of its kind, and its memory.
-type Shares = [Option<Share>; 3];
+/// What an object counts as: as any, and as one of its kind.
+type Shares = [Option<Share>; 2];
 
 /// What is to be made.
 pub(crate) enum Make {
@@ -395,8 +394,8 @@ impl Context {
     }
 
     /// Open a session by `f`, which may wait, within the quotas. It is given the
-    /// parameters, with no larger local window than the user may have at `link`, and the
-    /// session's place in the link's table.
+    /// parameters, with no larger local window than the user may have at `link`, and what the
+    /// session counts as beyond its end: its place in the link's table, and its memory.
     ///
     /// # Errors
     ///
@@ -405,7 +404,7 @@ impl Context {
         &self,
         link: &Link,
         mut params: Params,
-        f: impl FnOnce(Params, Share) -> Result<Arc<Session>>,
+        f: impl FnOnce(Params, (Share, Option<Share>)) -> Result<Arc<Session>>,
     ) -> Result<Arc<Session>> {
         let limits = &self.shared.limits;
         let most = u64::from(limits.user_sessions);
@@ -424,14 +423,13 @@ impl Context {
             objects.opening += 1;
             Ok(())
         })?;
-        let opened = f(params, place);
+        let opened = f(params, (place, memory));
         let entered = self.with_objects(|objects| {
             objects.opening -= 1;
             let session = opened.clone()?;
             let owned = Owned {
                 session,
                 _share: share,
-                _memory: memory,
             };
             let sessions = &mut objects.sessions;
             let number = owned.session.number();
@@ -474,12 +472,12 @@ impl Context {
         Share::new(&self.payers, kind, in_pages(params.local.max), most).map(Some)
     }
 
-    /// What an object counts as.
+    /// What an object counts as, and its memory.
     ///
     /// # Errors
     ///
     /// `EDQUOT`, `ENOMEM`.
-    fn share_object(&self, what: Make) -> Result<Shares> {
+    fn share_object(&self, what: Make) -> Result<(Shares, Option<Share>)> {
         let limits = &self.shared.limits;
         let share = |kind, amount, most| Share::new(&self.payers, kind, amount, most).map(Some);
         let any = share(Kind::Object, 1, limits.user_objects.into())?;
@@ -498,7 +496,7 @@ impl Context {
             }
             Make::Other => (None, None),
         };
-        Ok([any, own, memory])
+        Ok(([any, own], memory))
     }
 
     /// Make an object by `f`, which may wait, within the quotas.
@@ -507,7 +505,7 @@ impl Context {
     ///
     /// `EDQUOT`, `ESHUTDOWN`, `ENOMEM`, or that of `f`; it is not there then.
     pub(crate) fn make(&self, what: Make, f: impl FnOnce() -> Result<Object>) -> Result<Object> {
-        let shares = self.share_object(what)?;
+        let (shares, memory) = self.share_object(what)?;
         self.with_objects(|objects| {
             let there = objects.objects.len() as u32 + objects.making;
             if there >= self.shared.limits.objects {
@@ -520,6 +518,9 @@ impl Context {
             Ok(())
         })?;
         let made = f();
+        if let (Ok(Object::Segment(holding)), Some(memory)) = (&made, memory) {
+            holding.count(memory);
+        }
         let entered = self.with_objects(|objects| {
             objects.making -= 1;
             let owned = OwnedObject {

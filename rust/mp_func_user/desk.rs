@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
 //! Carries out what a link's pairing engine decides: memory, sessions' states, messages.
+//!
+//! Without memory no two engines come apart. What a message needs is had before the engine hears of
+//! it. What the engine has to say stays there until there is a place for it in the outbox. A
+//! session that cannot have what is its own, a partner's window or an answer, is closed.
 
 use crate::{
-    answer::Told,
     link::{
         Link,
         Pairing,
@@ -13,11 +16,11 @@ use crate::{
     numbered::List,
     outbox::{
         Outbox,
-        Signal, //
+        Waiting, //
     },
     ready,
     session::{
-        Phase,
+        Partner,
         Session, //
     },
     window::{
@@ -34,10 +37,7 @@ use mp_kernel::{
     iomem::DeviceRange, //
 };
 use mp_proto::{
-    fabric::{
-        Header,
-        Life, //
-    },
+    fabric::Life,
     pairing::{
         message::{
             DataOf,
@@ -87,12 +87,15 @@ struct Carrier<'a> {
     closed: &'a mut List<Session>,
     /// The data behind the message at hand.
     arrived: &'a [u8],
+    /// Keeps them, if they are a session's.
+    keeps: Option<Arc<Posted>>,
     /// What a client of this host is told by a server of this host.
-    answer: Option<Told>,
-    /// There are pairs that their processes have not been told of.
-    has_paired: bool,
-    /// Something could not be done that the engine counts on.
-    failed: Result,
+    answer: Option<&'a [u8]>,
+    /// There are pairs that their processes have not been told of, and messages to be sent before.
+    has_paired: &'a mut bool,
+    is_unsaid: &'a mut bool,
+    /// There are sessions that could not have what is their own.
+    has_missed: bool,
 }
 
 impl<'a> Desk<'a> {
@@ -105,6 +108,8 @@ impl<'a> Desk<'a> {
             pieces,
             data,
             closed,
+            has_paired,
+            is_unsaid,
             ..
         } = up;
         Self {
@@ -118,9 +123,11 @@ impl<'a> Desk<'a> {
                 data,
                 closed,
                 arrived: &[],
+                keeps: None,
                 answer: None,
-                has_paired: false,
-                failed: Ok(()),
+                has_paired,
+                is_unsaid,
+                has_missed: false,
             },
         }
     }
@@ -175,11 +182,11 @@ impl<'a> Desk<'a> {
     ///
     /// # Errors
     ///
-    /// `ECONNRESET` if there is none, `EBUSY` if it has been accepted, `ENOMEM`.
-    pub(crate) fn answer(&mut self, server: u32, reason: Option<u32>, data: &[u8]) -> Result {
+    /// `ECONNRESET` if there is none, `EBUSY` if it has been accepted.
+    pub(crate) fn answer(&mut self, server: u32, reason: Option<u32>, data: &'a [u8]) -> Result {
         if self.host.link.is_loopback() {
             // No message carries it.
-            self.host.answer = Some(Told::new(self.host.link.peer_id(), data)?);
+            self.host.answer = Some(data);
         }
         let answered = match reason {
             None => self.engine.accept(server, &mut self.host),
@@ -195,12 +202,16 @@ impl<'a> Desk<'a> {
     ///
     /// # Errors
     ///
-    /// `EPROTO` if it cannot be.
+    /// `EPROTO` if it cannot be. `ENOMEM`: nothing has happened, and it is to be tried again.
     pub(crate) fn receive(&mut self, data: &'a [u8]) -> Result {
         let (message, rest) = Message::split(data).ok_or_else(error::protocol)?;
         if message.data_of().is_none() && !rest.is_empty() {
             return Err(error::protocol());
         }
+        self.host.keeps = match message.introduces() {
+            Some(session) => Some(self.host.keep(session, rest)?),
+            None => None,
+        };
         self.host.arrived = rest;
         let received = self.engine.receive(&message, &mut self.host);
         self.host.arrived = &[];
@@ -212,67 +223,66 @@ impl<'a> Desk<'a> {
         self.engine.resume(&mut self.host);
     }
 
-    /// Send what the engine has to say, and then tells processes of their partners: what
-    /// these signal comes behind the message that makes the pair.
+    /// Send what the engine has to say, and then tell processes of their partners: what
+    /// these signal comes behind the message that makes the pair. What there is no memory for waits,
+    /// and the link's worker goes on with it.
     ///
     /// # Errors
     ///
-    /// `ENOMEM`, `ENOBUFS`: the two sides do not agree any more.
+    /// `ENOBUFS`: the peer takes nothing.
     pub(crate) fn finish(mut self) -> Result {
-        if self.host.link.is_loopback() {
-            self.close_missed();
-        }
+        self.close_missed();
         let said = self.say();
-        if self.host.has_paired {
+        *self.host.is_unsaid = said.is_err();
+        if said.is_err() {
+            self.host.outbox.resume_later();
+        } else if core::mem::replace(self.host.has_paired, false) {
             self.host.link.announce();
         }
         if self.engine.is_unfinished() {
             self.host.outbox.resume_soon();
         }
-        said.and(self.host.failed)
+        match said {
+            Err(e) if e == ENOMEM => Ok(()),
+            said => said,
+        }
     }
 
-    /// On a host's link with itself, there is nobody to start over with: closes the
-    /// sessions that could not be told of a partner, and clients whose servers could not be
-    /// told of them. The others hear that they have gone.
+    /// Close the sessions that could not have what is their own. Their partners hear that they have
+    /// gone.
     fn close_missed(&mut self) {
         let link = self.host.link;
-        while core::mem::replace(&mut self.host.failed, Ok(())).is_err() {
+        while core::mem::replace(&mut self.host.has_missed, false) {
             link.for_each_session(|session| {
-                if session.phase() == Phase::Lost {
+                if session.is_missed() {
                     self.close(session.number(), false);
                 }
             });
         }
     }
 
+    /// Say what there is a place for.
     fn say(&mut self) -> Result {
-        while let Some(message) = self.engine.poll(&mut self.host) {
-            self.host.send(&message)?;
+        loop {
+            let outbox = self.host.outbox;
+            outbox.hold(outbox.held() + 1)?;
+            let Some(message) = self.engine.poll(&mut self.host) else {
+                outbox.hold_only(outbox.held().saturating_sub(1));
+                return Ok(());
+            };
+            let data = self.host.data_of(&message);
+            outbox.say(Waiting::Pairing(self.host.life, message, data))?;
         }
-        Ok(())
     }
 }
 
 impl Carrier<'_> {
-    fn send(&mut self, message: &Message) -> Result {
-        let encoded = message.encode();
-        let mut bytes = KVec::with_capacity(encoded.len(), GFP_KERNEL)?;
-        bytes.extend_from_slice(&encoded, GFP_KERNEL)?;
-        match message.data_of() {
-            Some(DataOf::Session(number)) => {
-                if let Some(session) = self.link.session(number) {
-                    bytes.extend_from_slice(session.data(), GFP_KERNEL)?;
-                }
-            }
-            Some(DataOf::Answer(number)) => {
-                if let Some(server) = self.link.session(number) {
-                    server.with_answer(|data| bytes.extend_from_slice(data, GFP_KERNEL))?;
-                }
-            }
-            None => {}
+    /// The data behind a message.
+    fn data_of(&self, message: &Message) -> Option<Arc<KVec<u8>>> {
+        match message.data_of()? {
+            DataOf::Session(number) => Some(self.link.session(number)?.data().clone()),
+            DataOf::Answer(number) => self.link.session(number)?.answer_data(),
         }
-        self.outbox.send(&Header::Pairing(self.life), bytes)
     }
 
     fn paired(
@@ -288,13 +298,15 @@ impl Carrier<'_> {
             Some((off, len)) => Some(Arc::new(self.remote(off, len)?, GFP_KERNEL)?),
             None => None,
         };
-        let signal = Signal::new(self.life, session, partner)?;
         if let Some(session) = self.link.session(session) {
             if !session.knows_partner() {
-                session.meet(self.told(partner)?);
+                self.with_data_of(partner, |data| {
+                    session.meet(self.link.peer_id(), data, Default::default())
+                })?;
             }
-            session.pair(partner, local, remote, (self.outbox.clone(), signal));
-            self.has_paired = true;
+            let way = Partner::new(self.outbox.clone(), self.life, partner);
+            session.pair(partner, local, remote, way);
+            *self.has_paired = true;
         }
         Ok(())
     }
@@ -311,33 +323,37 @@ impl Carrier<'_> {
         })
     }
 
-    /// What is told of a session of the other host, or of another one of this host.
-    fn told(&self, session: u32) -> Result<Told> {
-        let peer = self.link.peer_id();
+    /// Call `f` with the data of a session of the other host, or of another one of this host.
+    fn with_data_of<R>(&self, session: u32, f: impl FnOnce(&[u8]) -> R) -> R {
         if self.link.is_loopback() {
             let session = self.link.session(session);
-            let data = session.as_ref().map_or(&[][..], |session| session.data());
-            return Told::new(peer, data);
+            return f(session.as_ref().map_or(&[][..], |session| session.data()));
         }
         let known = self.data.get(&session);
-        Told::new(peer, known.map_or(&[][..], |posted| &posted.data))
+        f(known.map_or(&[][..], |posted| &posted.data))
     }
 
     fn asked(&mut self, server: u32, client: u32, local: Limits, remote: Limits) -> Result {
-        let told = self.told(client)?.with_sizes(local, remote);
-        if let Some(server) = self.link.session(server) {
-            server.asked(told);
-        }
-        Ok(())
+        let Some(server) = self.link.session(server) else {
+            return Ok(());
+        };
+        self.with_data_of(client, |data| {
+            server.asked(self.link.peer_id(), data, (local, remote))
+        })
     }
 
     fn answered(&mut self, client: u32) -> Result {
-        let told = match self.answer.take() {
-            Some(told) => told,
-            None => Told::new(self.link.peer_id(), self.arrived)?,
+        let data = self.answer.take().unwrap_or(self.arrived);
+        let Some(client) = self.link.session(client) else {
+            return Ok(());
         };
-        self.with_session(client, |client| client.meet(told));
-        Ok(())
+        client.meet(self.link.peer_id(), data, Default::default())
+    }
+
+    /// A session could not have what is its own: it is closed behind what the engine does now.
+    fn miss(&mut self, session: u32, error: Error) {
+        self.has_missed = true;
+        self.with_session(session, |session| session.miss(error));
     }
 
     fn with_session(&self, number: u32, f: impl FnOnce(&Session)) {
@@ -346,12 +362,12 @@ impl Carrier<'_> {
         }
     }
 
-    fn keep(&mut self, session: u32) -> Result {
-        let mut data = KVec::new();
-        data.extend_from_slice(self.arrived, GFP_KERNEL)?;
-        self.forget(session);
-        let posted = Arc::new(Posted { session, data }, GFP_KERNEL)?;
-        self.data.enter(posted)
+    /// What keeps the data of a session of the other host, for which there is a place.
+    fn keep(&mut self, session: u32, arrived: &[u8]) -> Result<Arc<Posted>> {
+        let mut data = KVec::with_capacity(arrived.len(), GFP_KERNEL)?;
+        data.extend_from_slice(arrived, GFP_KERNEL)?;
+        self.data.reserve()?;
+        Ok(Arc::new(Posted { session, data }, GFP_KERNEL)?)
     }
 
     fn forget(&mut self, session: u32) {
@@ -438,10 +454,7 @@ impl Host for Carrier<'_> {
                 let local = local.map(|span| span.off);
                 let remote = remote.map(|span| (span.off, span.len));
                 if let Err(e) = self.paired(session, partner, local, remote) {
-                    self.failed = Err(e);
-                    if let Some(session) = self.link.session(session) {
-                        session.miss(e);
-                    }
+                    self.miss(session, e);
                 }
             }
             Event::PartnerClosed { session } => {
@@ -451,8 +464,10 @@ impl Host for Carrier<'_> {
             }
             Event::Released { session } => drop(self.closed.remove(&session)),
             Event::Announced { session } => {
-                if let Err(e) = self.keep(session) {
-                    self.failed = Err(e);
+                self.forget(session);
+                if let Some(posted) = self.keeps.take_if(|posted| posted.session == session) {
+                    // There is a place for it.
+                    let _ = self.data.enter(posted);
                 }
             }
             Event::Forgotten { session } => self.forget(session),
@@ -464,15 +479,12 @@ impl Host for Carrier<'_> {
                 remote,
             } => {
                 if let Err(e) = self.asked(session, client, local, remote) {
-                    self.failed = Err(e);
-                    if self.link.is_loopback() {
-                        self.with_session(client, |client| client.miss(e));
-                    }
+                    self.miss(session, e);
                 }
             }
             Event::Answered { session } => {
                 if let Err(e) = self.answered(session) {
-                    self.failed = Err(e);
+                    self.miss(session, e);
                 }
             }
             Event::Held { session } => self.with_session(session, Session::held),

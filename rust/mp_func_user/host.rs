@@ -24,6 +24,10 @@ use kernel::{
         rcu,
         Arc,
         Mutex, //
+    },
+    time::{
+        delay::fsleep,
+        Delta, //
     }, //
 };
 use mp_kernel::{
@@ -68,6 +72,9 @@ use mp_transport::{
     peer::Peer,
     service::MAX_PEERS, //
 };
+
+/// How often what a peer takes is tried to be had.
+const TRIES: u32 = 10;
 
 /// A link with its worker, and the peer at its far end.
 #[pin_data]
@@ -282,17 +289,22 @@ impl Watcher for Links {
     }
 
     fn peer_up(&self, interface: &Arc<Interface>, peer: &Arc<Peer>) {
-        if let Err(e) = self.connect(interface, peer) {
+        let mut connected = self.connect(interface, peer);
+        for _ in 0..TRIES {
+            if connected != Err(ENOMEM) {
+                break;
+            }
+            fsleep(Delta::from_millis(AGAIN_MS.into()));
+            connected = self.connect(interface, peer);
+        }
+        if let Err(e) = connected {
+            // Others use the link as well. Perhaps there is memory when it comes up anew.
             pr_err!(
                 "interface {:08x}: peer {:08x} cannot be used: error {}\n",
                 interface.id(),
                 peer.id().0,
                 e.to_errno()
             );
-            if e == ENOMEM {
-                // Perhaps there is some when the link has started over.
-                peer.reset();
-            }
         }
     }
 

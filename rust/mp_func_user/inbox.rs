@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
 //! What has arrived from a peer and waits for the link's worker, in order.
+//!
+//! Who brings a message cannot wait for memory. What the two services have to agree on goes to a
+//! [`Reserve`] of bytes then, out of which the worker takes it, and which it waits for. A message to
+//! a port is not worth that: its connection ends.
 
 use crate::uapi::MP_MESSAGE_MAX;
 use kernel::{
@@ -15,12 +19,16 @@ use mp_kernel::{
     sync::SpinLockBh, //
 };
 use mp_proto::{
-    fabric::Header,
+    fabric::{
+        self,
+        Header, //
+    },
     pairing::{
         message,
         terms::DATA_MAX,
         SESSIONS, //
     },
+    reserve::Reserve,
     sharing::{
         window::MESSAGES,
         CONNECTIONS, //
@@ -45,6 +53,14 @@ const LONGEST: usize = if MP_MESSAGE_MAX as usize > message::SIZE + DATA_MAX {
 } else {
     message::SIZE + DATA_MAX
 };
+
+/// Bytes of messages for which there was no memory: dozens of the longest of the services, and
+/// hundreds of most.
+const RESERVED: usize = 1 << 16;
+
+/// Bytes in front of the data of such a message: its header, its [number](Mail::number), and whether
+/// it is a receipt.
+const IN_FRONT: usize = fabric::SIZE + 5;
 
 /// What a message is about, of which so many may wait.
 #[derive(Clone, Copy)]
@@ -80,6 +96,8 @@ pub(crate) struct Mail {
     pub(crate) header: Header,
     pub(crate) data: KVec<u8>,
     kind: Kind,
+    /// How many have arrived before, modulo 2^32.
+    number: u32,
 }
 
 impl Mail {
@@ -95,8 +113,60 @@ impl Mail {
         }
         let mut data = KVec::new();
         bytes::append(&mut data, len, GFP_ATOMIC, |room| frame.copy_to(0, room))?;
-        Ok(Self { header, data, kind })
+        let number = 0;
+        Ok(Self {
+            header,
+            data,
+            kind,
+            number,
+        })
     }
+
+    /// A message that was put by, with its data in `data`.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`, unless there is room for them.
+    fn copy_of(reserved: &[u8], mut data: KVec<u8>) -> Result<Self> {
+        let (front, rest) = reserved.split_first_chunk::<IN_FRONT>().ok_or(EINVAL)?;
+        let header = header_in(reserved).ok_or(EINVAL)?;
+        let number = number_in(reserved).ok_or(EINVAL)?;
+        data.extend_from_slice(rest, GFP_ATOMIC)?;
+        let kind = match front.last() {
+            Some(0) => Kind::Other,
+            _ => Kind::Receipt,
+        };
+        Ok(Self {
+            header,
+            data,
+            kind,
+            number,
+        })
+    }
+}
+
+/// What is in front of a message that is put by.
+fn in_front(header: &Header, number: u32, kind: Kind) -> [u8; IN_FRONT] {
+    let mut front = [0; IN_FRONT];
+    if let Some((to_header, rest)) = front.split_first_chunk_mut() {
+        *to_header = header.encode();
+        if let Some((to_number, to_kind)) = rest.split_first_chunk_mut() {
+            *to_number = number.to_le_bytes();
+            to_kind.fill(u8::from(matches!(kind, Kind::Receipt)));
+        }
+    }
+    front
+}
+
+/// The header of a message that is put by.
+fn header_in(reserved: &[u8]) -> Option<Header> {
+    Header::decode(reserved.get(..fabric::SIZE)?)
+}
+
+/// The number of a message that is put by.
+fn number_in(reserved: &[u8]) -> Option<u32> {
+    let number = reserved.get(fabric::SIZE..)?.first_chunk()?;
+    Some(u32::from_le_bytes(*number))
 }
 
 /// How many messages of each kind wait.
@@ -119,11 +189,78 @@ impl Counts {
 
 struct State {
     queue: Fifo<Mail>,
+    /// Messages for which there was no memory, among those of the queue by their numbers.
+    reserve: Reserve<KVVec<u8>>,
     counts: Counts,
+    /// The number of the next message.
+    next: u32,
+    /// What the worker could not deal with for want of memory: it comes before all others.
+    again: Option<Mail>,
     /// The worker has taken a message, and may not be done with it.
     busy: bool,
     /// Why a message was lost, until the worker knows.
     lost: Option<Error>,
+}
+
+impl State {
+    /// Whether the oldest message is one that was put by.
+    fn is_reserve_next(&self) -> bool {
+        let Some(reserved) = self.reserve.front() else {
+            return false;
+        };
+        let number = number_in(reserved).unwrap_or(self.next);
+        let queued = self.queue.front().map_or(self.next, |mail| mail.number);
+        (number.wrapping_sub(queued) as i32) < 0
+    }
+
+    /// Whether a signal like this one waits.
+    fn has_signal(&self, header: &Header) -> bool {
+        let mut reserved = self.reserve.iter().map(header_in);
+        self.queue.any(|waiting| waiting.header == *header) || reserved.any(|h| h == Some(*header))
+    }
+
+    /// Queue a message.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    fn enter(&mut self, mut mail: Mail) -> Result {
+        mail.number = self.next;
+        self.queue.push(mail)
+    }
+
+    /// Put a message by.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM` if there is no room any more, or that of reading the frame.
+    fn put_by(&mut self, header: &Header, frame: &RxFrame<'_>, kind: Kind) -> Result {
+        let front = in_front(header, self.next, kind);
+        let entered = self
+            .reserve
+            .enter(&front, frame.len(), |data| frame.copy_to(0, data.into()));
+        entered.unwrap_or(Err(ENOMEM))
+    }
+
+    /// Bytes of the oldest message that was put by.
+    fn reserved(&self) -> usize {
+        self.reserve.front().map_or(0, <[u8]>::len)
+    }
+
+    /// Take the oldest message out, into `data` if it was put by.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`, unless there is room for it: it stays.
+    fn take(&mut self, data: KVec<u8>) -> Result<Option<Mail>> {
+        if !self.is_reserve_next() {
+            return Ok(self.queue.pop());
+        }
+        let reserved = self.reserve.front().unwrap_or_default();
+        let mail = Mail::copy_of(reserved, data)?;
+        self.reserve.pop();
+        Ok(Some(mail))
+    }
 }
 
 /// Messages of one link.
@@ -135,11 +272,14 @@ pub(crate) struct Inbox {
 
 impl Inbox {
     /// An empty one.
-    pub(crate) fn new() -> impl PinInit<Self> {
-        pin_init!(Self {
+    pub(crate) fn new() -> impl PinInit<Self, Error> {
+        try_pin_init!(Self {
             state <- new_spinlock_bh!(State {
                 queue: Fifo::new(),
+                reserve: Reserve::new(KVVec::from_elem(0, RESERVED, GFP_KERNEL)?),
                 counts: Counts::default(),
+                next: 0,
+                again: None,
                 busy: false,
                 lost: None,
             }),
@@ -150,7 +290,7 @@ impl Inbox {
     /// it at once instead of leaving it here. Softirq context.
     pub(crate) fn is_empty(&self) -> bool {
         let state = self.state.lock();
-        state.queue.is_empty() && !state.busy && state.lost.is_none()
+        state.queue.is_empty() && state.reserve.is_empty() && !state.busy && state.lost.is_none()
     }
 
     /// Queue a message for the worker, which the caller wakes.
@@ -162,18 +302,22 @@ impl Inbox {
     pub(crate) fn enter(&self, header: Header, frame: &RxFrame<'_>, kind: Kind) -> Result {
         let mail = Mail::new(header, frame, kind);
         let mut state = self.state.lock();
-        let is_signal = matches!(header, Header::Signal { .. });
-        if is_signal && state.queue.any(|waiting| waiting.header == header) {
+        if matches!(header, Header::Signal { .. }) && state.has_signal(&header) {
             // However often a process signals, what waits tells of it (PXI-AE-4).
             return Ok(());
         }
         let is_full = *state.counts.of(kind) >= kind.most();
         let entered = match mail {
-            Ok(_) if is_full => Err(ENOSPC),
-            Ok(mail) => state.queue.push(mail),
+            _ if is_full => Err(ENOSPC),
+            Ok(mail) => state.enter(mail),
             Err(e) => Err(e),
         };
+        let entered = match entered {
+            Err(e) if e == ENOMEM && !is_of_port(kind, e) => state.put_by(&header, frame, kind),
+            entered => entered,
+        };
         if entered.is_ok() {
+            state.next = state.next.wrapping_add(1);
             *state.counts.of(kind) += 1;
         }
         if let Err(e) = entered {
@@ -190,19 +334,37 @@ impl Inbox {
         self.state.lock().lost = Some(error);
     }
 
-    /// The next message for the worker, which is done with the one before; or why one
-    /// was lost.
-    pub(crate) fn next(&self) -> Option<Result<Mail>> {
+    /// The next message for the worker, which is done with the one before; `None` if there is none.
+    /// Process context.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM` if it is to be tried again, or else why one was lost.
+    pub(crate) fn next(&self) -> Result<Option<Mail>> {
+        let reserved = self.state.lock().reserved();
+        // Here there is time to wait for it.
+        let data = KVec::with_capacity(reserved, GFP_KERNEL)?;
         let mut state = self.state.lock();
-        let next = match state.lost.take() {
-            Some(e) => Some(Err(e)),
-            None => state.queue.pop().map(Ok),
-        };
-        if let Some(Ok(mail)) = &next {
+        if let Some(e) = state.lost.take() {
+            state.busy = true;
+            // There is no memory for the peer's messages at all.
+            return Err(if e == ENOMEM { error::no_buffers() } else { e });
+        }
+        if let Some(mail) = state.again.take() {
+            return Ok(Some(mail));
+        }
+        // Still busy, if that fails.
+        let next = state.take(data)?;
+        if let Some(mail) = &next {
             *state.counts.of(mail.kind) -= 1;
         }
         state.busy = next.is_some();
-        next
+        Ok(next)
+    }
+
+    /// Keep a message that the worker could not deal with, for its next turn.
+    pub(crate) fn put_back(&self, mail: Mail) {
+        self.state.lock().again = Some(mail);
     }
 
     /// The peer has left.
@@ -210,8 +372,9 @@ impl Inbox {
         let old = {
             let mut state = self.state.lock();
             state.lost = None;
+            state.reserve.clear();
             state.counts = Counts::default();
-            core::mem::take(&mut state.queue)
+            (state.again.take(), core::mem::take(&mut state.queue))
         };
         drop(old);
     }

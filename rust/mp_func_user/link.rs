@@ -31,13 +31,20 @@ use crate::{
         Offer,
         Offered, //
     },
-    outbox::Outbox,
+    outbox::{
+        Outbox,
+        Signal,
+        Waiting, //
+    },
     placed::{
         Server,
         Serving,
         UnderWay, //
     },
-    question::Questions,
+    question::{
+        Questions,
+        Way, //
+    },
     ready::{
         self,
         Ready, //
@@ -92,7 +99,6 @@ use mp_proto::{
         Change,
         Greeting,
         Header,
-        Hello,
         Life,
         NAMES,
         PLACED,
@@ -157,6 +163,10 @@ pub(crate) struct Up {
     pub(crate) data: numbered::List<Posted>,
     /// Sessions that are closed, of which the engine keeps the places.
     pub(crate) closed: numbered::List<Session>,
+    /// The engine has something to say for which there was no memory.
+    pub(crate) is_unsaid: bool,
+    /// There are pairs of which their processes are told when all is said.
+    pub(crate) has_paired: bool,
 }
 
 impl Up {
@@ -180,8 +190,27 @@ impl Keyed<u32> for Posted {
 
 /// The other service, for what is dealt with at once, without the link's mutex.
 pub(crate) struct Partner {
-    life: Life,
     pub(crate) memory: Arc<Memory>,
+    /// The last question that it has asked, and what answers it.
+    asked: Arc<Atomic<u32>>,
+    answer: Arc<Signal>,
+}
+
+impl Partner {
+    /// The service with that life.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`, `ENOBUFS`.
+    fn new(outbox: &Outbox, life: Life, memory: Arc<Memory>) -> Result<Self> {
+        let asked = Arc::new(Atomic::new(0), GFP_KERNEL)?;
+        let answer = Signal::question(outbox, life, asked.clone(), false)?;
+        Ok(Self {
+            memory,
+            asked,
+            answer,
+        })
+    }
 }
 
 /// Connections of both ends, over all lives of the link.
@@ -198,6 +227,9 @@ struct Core {
     /// While a peer is at the far end.
     peer: Option<(Arc<Outbox>, Greeting)>,
     up: Option<KBox<Up>>,
+    /// The life and the features of a service that listens, until there is memory for what that
+    /// takes. What it says waits.
+    opening: Option<(Life, u16)>,
     /// The peer has been told of this service.
     is_greeted: bool,
     /// The peer's version has been reported as another one.
@@ -249,9 +281,8 @@ pub(crate) struct Link {
     /// The ways from the peer's connections to them.
     #[pin]
     pub(crate) bells: SpinLockBh<KVec<Bell>>,
-    /// Some of these are broken, or owe receipts, for the worker to see to.
+    /// Some of these are broken, for the worker to see to.
     has_broken: Atomic<bool>,
-    owes_receipts: Atomic<bool>,
     /// Of this host's processes.
     #[pin]
     pub(crate) questions: Questions,
@@ -307,6 +338,7 @@ impl Link {
                     shared,
                     peer: None,
                     up: None,
+                    opening: None,
                     is_greeted: false,
                     is_version_told: false,
                     removed: false,
@@ -318,7 +350,6 @@ impl Link {
                 offered <- new_spinlock_bh!(Offered::new()),
                 bells <- new_spinlock_bh!(KVec::new()),
                 has_broken: Atomic::new(false),
-                owes_receipts: Atomic::new(false),
                 questions <- Questions::new(),
                 leaving <- Leaving::new(),
                 is_busy: Atomic::new(false),
@@ -420,16 +451,15 @@ impl Link {
         if core.is_greeted {
             return Ok(());
         }
-        if self.is_loopback() {
-            // This service is its own partner.
-            let outbox = outbox.clone();
-            core.up = Some(self.open(outbox.peer(), self.life, SUPPORT.features)?);
-            self.opened(core, &outbox);
-        } else {
-            say_hello(outbox, &greeting.hello())?;
+        if !self.is_loopback() {
+            outbox.greet(&greeting.hello())?;
+            core.is_greeted = true;
+            return Ok(());
         }
+        // This service is its own partner.
+        core.opening = Some((self.life, SUPPORT.features));
         core.is_greeted = true;
-        Ok(())
+        self.open_up(core)
     }
 
     /// The peer leaves, or this service does, and says goodbye. Sleeps until that is sent.
@@ -445,7 +475,7 @@ impl Link {
             return;
         };
         if let Some(life) = greeting.partner() {
-            let said = outbox.send(&Header::Bye(life), KVec::new());
+            let said = outbox.say(Waiting::Bye(life));
             if said.is_err() || !outbox.drain() {
                 // Unless it has left already, it hears of the end in this way.
                 outbox.peer().reset();
@@ -478,7 +508,12 @@ impl Link {
     }
 
     /// Deal with a message, in the order in which they have arrived.
-    fn receive(&self, core: &mut Core, mail: Mail) -> Result {
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`: nothing has happened, and it is to be tried again. All others: the two sides do not
+    /// agree any more.
+    fn receive(&self, core: &mut Core, mail: &mut Mail) -> Result {
         let Some((outbox, greeting)) = &mut core.peer else {
             return Ok(());
         };
@@ -490,6 +525,8 @@ impl Link {
         match mail.header {
             Header::Hello(hello) => {
                 let hello = hello.with_data(&mail.data).ok_or_else(error::protocol)?;
+                // For the answer.
+                outbox.hold(outbox.held() + 1)?;
                 let (answer, change) = greeting.receive(hello);
                 let answer = answer.then(|| greeting.hello());
                 if matches!(change, Change::Closed | Change::Reopened) {
@@ -497,7 +534,7 @@ impl Link {
                     self.partner_ended(core, false);
                 }
                 if let Some(hello) = answer {
-                    say_hello(&outbox, &hello)?;
+                    outbox.say(Waiting::Hello(hello))?;
                 }
                 self.follow(core, &outbox, change)
             }
@@ -515,15 +552,17 @@ impl Link {
             }
             Header::Sharing(life) if is_for_me(greeting, life) => {
                 let message = Message::decode(&mail.data).ok_or_else(error::protocol)?;
-                let received =
-                    self.with_shared(core, |engine, clerk| engine.receive(&message, clerk))?;
+                let received = self.with_shared(core, |engine, clerk| {
+                    clerk.reserve(engine)?;
+                    Ok::<_, Error>(engine.receive(&message, clerk))
+                })??;
                 if message.what.is_answer() {
                     self.has_answered();
                 }
                 received.map_err(|_| error::protocol())
             }
             Header::Message { life, from, number } if is_for_me(greeting, life) => {
-                match self.arrived(from, number, mail.data) {
+                match self.arrived(from, number, core::mem::take(&mut mail.data)) {
                     Err(e) if e == ENOMEM => {
                         self.lose_message(from);
                         self.end_broken(core)
@@ -572,9 +611,28 @@ impl Link {
                 .as_ref()
                 .and_then(|(_, g)| g.partner().zip(g.terms()));
             let (life, terms) = agreed.ok_or_else(error::protocol)?;
-            core.up = Some(self.open(outbox.peer(), life, terms.features)?);
-            self.opened(core, outbox);
+            core.opening = Some((life, terms.features));
         }
+        Ok(())
+    }
+
+    /// Begin a new life of the link, if a service listens for which that has not been done.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`: it is to be tried again. `EOPNOTSUPP`, `EINVAL`, `ENOBUFS`.
+    fn open_up(&self, core: &mut Core) -> Result {
+        let (Some((life, features)), Some((outbox, _))) = (core.opening, &core.peer) else {
+            return Ok(());
+        };
+        let outbox = outbox.clone();
+        let up = self.open(outbox.peer(), life, features)?;
+        let partner = Partner::new(&outbox, life, up.memory.clone())?;
+        let way = self.questions.way(&outbox, life)?;
+        outbox.hold(core.shared.engine.owed_by_up())?;
+        core.opening = None;
+        core.up = Some(up);
+        self.opened(core, &outbox, partner, way);
         Ok(())
     }
 
@@ -600,12 +658,14 @@ impl Link {
             pieces: KVec::new(),
             data: numbered::List::new(),
             closed: numbered::List::new(),
+            is_unsaid: false,
+            has_paired: false,
         };
         Ok(KBox::new(up, GFP_KERNEL)?)
     }
 
     /// Post again what waits for a partner: processes reach each other.
-    fn opened(&self, core: &mut Core, outbox: &Arc<Outbox>) {
+    fn opened(&self, core: &mut Core, outbox: &Arc<Outbox>, partner: Partner, way: Way) {
         let Some(up) = &mut core.up else { return };
         let mut desk = Desk::new(self, outbox, up);
         self.for_each_session(|session| {
@@ -618,12 +678,9 @@ impl Link {
             outbox.peer().reset();
         }
         let life = up.life;
-        let memory = up.memory.clone();
-        let old = self.partner.lock().replace(Partner { life, memory });
+        let old = self.partner.lock().replace(partner);
         drop(old);
-        if self.questions.open(outbox, life).is_err() {
-            outbox.peer().reset();
-        }
+        self.questions.open(way);
         core.shared.give_up_at = None;
         let shared = self.with_shared(core, |engine, clerk| engine.up(life, clerk));
         if shared.is_err() {
@@ -662,11 +719,12 @@ impl Link {
         debug_assert!(ended.is_ok());
     }
 
-    /// Call `f` with the engine of connections, and what carries out its decisions.
+    /// Call `f` with the engine of connections, and what carries out its decisions. End those that
+    /// could not have what is theirs.
     ///
     /// # Errors
     ///
-    /// `ENOMEM`, `ENOBUFS`, `EPROTO`: the two sides do not agree any more.
+    /// `ENOBUFS`, `EPROTO`: the two sides do not agree any more.
     fn with_shared<R>(
         &self,
         core: &mut Core,
@@ -689,8 +747,20 @@ impl Link {
             far,
             reached,
             failed: Ok(()),
+            has_spoilt: false,
         };
         let result = f(engine, &mut clerk);
+        while core::mem::replace(&mut clerk.has_spoilt, false) {
+            numbered::for_each(&self.connections, |connection| {
+                if connection.take_spoilt() {
+                    engine.leave(connection.number(), &mut clerk);
+                    connection.lost();
+                }
+            });
+        }
+        if let Some(far) = &clerk.far {
+            far.outbox.hold_only(engine.owed());
+        }
         clerk.failed.map(|()| result)
     }
 
@@ -721,6 +791,7 @@ impl Link {
         };
         self.questions.close();
         self.has_answered();
+        core.opening = None;
         let Some(mut up) = core.up.take() else { return };
         let Up {
             engine,
@@ -767,6 +838,7 @@ impl Link {
                 if clerk.far.as_ref().is_some_and(|far| !far.has(needed)) {
                     return Err(error::unsupported());
                 }
+                clerk.reserve(engine)?;
                 let asked = engine.connect(number, want, name, clerk);
                 if asked == Err(Refusal::Busy) {
                     self.is_busy.store(true, Release);
@@ -844,7 +916,7 @@ impl Link {
     ///
     /// See [`Serving::put`].
     pub(crate) fn put(&self, from: u32, frame: &RxFrame<'_>) -> Result {
-        Serving::put(&self.server, from, frame)
+        self.serving().put(from, frame)
     }
 
     /// Some of what a connection reads has arrived. Softirq context.
@@ -972,9 +1044,13 @@ impl Link {
         self.partner.lock().is_some()
     }
 
-    /// End this epoch of the link, as the peer does not do what it has to.
+    /// End this epoch of the link, as the peer does not do what it has to; unless it may not have
+    /// been told, for want of memory here.
     pub(crate) fn reset(&self) {
         if let Some((outbox, _)) = &self.core.lock().peer {
+            if outbox.is_short() {
+                return;
+            }
             report(outbox.peer(), ETIMEDOUT);
             outbox.peer().reset();
         }
@@ -1006,12 +1082,12 @@ impl Link {
         let number = message.connection;
         match message.what {
             What::Ask => {
-                let partner = self.with_partner(|partner| partner.life);
-                let answer = Message {
-                    connection: number,
-                    what: What::Answer,
-                };
-                partner.is_some_and(|life| outbox.say(life, &answer).is_ok())
+                let answer = self.with_partner(|partner| {
+                    partner.asked.store(number, Release);
+                    partner.answer.clone()
+                });
+                // It has a place of its own.
+                answer.is_some_and(|answer| outbox.signal(&answer).is_ok())
             }
             What::Answer => {
                 self.questions.answered(number);
@@ -1042,28 +1118,30 @@ impl Work for Link {
         let mut core = self.core.lock();
         if let Some((outbox, _)) = &core.peer {
             outbox.resume();
-            self.questions.resume();
         }
-        self.resume_receipts();
         let due = self.greet(&mut core).err().map(|_| AGAIN_MS);
         self.resume_pairing(&mut core);
-        if self.end_broken(&mut core).is_err() {
-            self.inbox.fail(ENOMEM);
+        if let Err(e) = self.end_broken(&mut core) {
+            self.inbox.fail(e);
         }
         for _ in 0..BATCH {
-            let Some(mail) = self.inbox.next() else {
-                let give_up = self.give_up(&mut core);
-                return [due, give_up].into_iter().flatten().min();
-            };
-            let received = mail.and_then(|mail| self.receive(&mut core, mail));
-            if let Err(e) = received {
-                // The two engines do not agree any more.
-                if let Some((outbox, _)) = &core.peer {
-                    report(outbox.peer(), e);
-                    outbox.peer().reset();
+            match self.next(&mut core) {
+                Ok(true) => {}
+                Ok(false) => {
+                    let give_up = self.give_up(&mut core);
+                    return [due, give_up].into_iter().flatten().min();
                 }
-                // What came behind is nothing any more, and not worth a report each.
-                self.inbox.clear();
+                Err(e) if e == ENOMEM => return Some(AGAIN_MS),
+                Err(e) => {
+                    // The two engines do not agree any more.
+                    if let Some((outbox, _)) = &core.peer {
+                        report(outbox.peer(), e);
+                        outbox.peer().reset();
+                    }
+                    core.opening = None;
+                    // What came behind is nothing any more, and not worth a report each.
+                    self.inbox.clear();
+                }
             }
         }
         // Others want the mutex as well, however many messages a peer may send.
@@ -1071,11 +1149,24 @@ impl Work for Link {
     }
 }
 
-/// Say hello to the other service, with what this one speaks.
-fn say_hello(outbox: &Outbox, hello: &Hello) -> Result {
-    let mut data = KVec::with_capacity(hello.data().len(), GFP_KERNEL)?;
-    data.extend_from_slice(&hello.data(), GFP_KERNEL)?;
-    outbox.send(&Header::Hello(*hello), data)
+impl Link {
+    /// Deal with the next message; whether there was one.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`receive`](Self::receive), and why a message was lost.
+    fn next(&self, core: &mut Core) -> Result<bool> {
+        // What comes behind a Hello waits for that.
+        self.open_up(core)?;
+        let Some(mut mail) = self.inbox.next()? else {
+            return Ok(false);
+        };
+        let received = self.receive(core, &mut mail);
+        if received == Err(ENOMEM) {
+            self.inbox.put_back(mail);
+        }
+        received.map(|()| true)
+    }
 }
 
 /// Say why a link starts over.

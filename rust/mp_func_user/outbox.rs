@@ -5,6 +5,11 @@
 //! Messages go ahead of bulk data. To a peer that another one forwards to, both take one lane, in
 //! one order: what [`stores`](crate::stores) has sent is there before what is sent after it. That
 //! host may drop a frame, so all of them are numbered ([`mp_proto::sequence`]).
+//!
+//! What the engines say waits as it is, and a signal once at most: the frame is made when it leaves,
+//! and made later if there is no memory then. So all that these take is a place in the queue, which
+//! is theirs before there is something to say: see [`hold`](Outbox::hold) and [`Place`]. Who
+//! wants a place at once may find no memory, and has said nothing then.
 
 use crate::{
     inbox::{
@@ -35,7 +40,7 @@ use mp_kernel::{
     barrier,
     bytes::SharedBytes,
     error,
-    fifo::Fifo,
+    fifo::Chunked,
     new_spinlock_bh,
     sync::SpinLockBh, //
 };
@@ -43,7 +48,12 @@ use mp_proto::{
     fabric::{
         self,
         Header,
+        Hello,
         Life, //
+    },
+    pairing::message::{
+        Message as OfPairing,
+        SIZE_NAMED, //
     },
     sequence::Numbers,
     sharing::{
@@ -85,15 +95,32 @@ const TRIES: u32 = 16;
 /// is about to be given up.
 const DRAIN_MS: u32 = 500;
 
+/// The same, if they wait for memory.
+const SHORT_MS: u32 = 5000;
+
+/// A place for the goodbye, in which nothing else can be told.
+const BYE: usize = 1;
+
+/// Most messages whose places are had at a time.
+const CHUNK: usize = 16;
+
 /// What waits.
-enum Mail {
-    /// A message.
+pub(crate) enum Waiting {
+    /// What the service speaks.
+    Hello(Hello),
+    /// It leaves the service with that life.
+    Bye(Life),
+    /// A message of the sharing engine to the service with that life.
+    Sharing(Life, Message),
+    /// A message of the pairing engine to the service with that life, and the data behind it.
+    Pairing(Life, OfPairing, Option<Arc<KVec<u8>>>),
+    /// A message to a port.
     Frame(Frame),
     /// A signal.
     Signal(Arc<Signal>),
 }
 
-impl Mail {
+impl Waiting {
     /// What is to be sent now.
     ///
     /// # Errors
@@ -101,14 +128,26 @@ impl Mail {
     /// `ENOMEM`.
     fn frame(&self) -> Result<Frame> {
         match self {
-            Mail::Frame(frame) => Ok(frame.clone()),
-            Mail::Signal(signal) => signal.frame(),
+            Waiting::Hello(hello) => {
+                let data = Bytes::<4>::new(&hello.data(), &[]);
+                frame(&Header::Hello(*hello), Data(data))
+            }
+            Waiting::Bye(life) => frame(&Header::Bye(*life), Data(KVec::new())),
+            Waiting::Sharing(life, message) => {
+                frame(&Header::Sharing(*life), Data(message.encode()))
+            }
+            Waiting::Pairing(life, message, data) => {
+                let said = Said(message.encode(), data.clone());
+                frame(&Header::Pairing(*life), said)
+            }
+            Waiting::Frame(frame) => Ok(frame.clone()),
+            Waiting::Signal(signal) => signal.frame(),
         }
     }
 
     /// It does not wait any more.
     fn leaves(&self) {
-        if let Mail::Signal(signal) = self {
+        if let Waiting::Signal(signal) = self {
             signal.waits.store(false, Relaxed);
         }
     }
@@ -120,8 +159,8 @@ enum Content {
     Plain(Frame),
     /// How often there was a trigger.
     Total(Header, Arc<Atomic<u32>>),
-    /// Which question is the last one.
-    Question(Header, Arc<Atomic<u32>>),
+    /// Which question is the last one, or the last one that is answered.
+    Question(Header, Arc<Atomic<u32>>, What),
     /// How many messages of a connection were taken.
     Taken {
         header: Header,
@@ -139,6 +178,8 @@ enum Content {
 /// What is told to the other side again and again, to a session or about a connection.
 pub(crate) struct Signal {
     content: Content,
+    /// Its own in the outbox, if it always has one.
+    place: Option<Place>,
     /// Whether it waits in the outbox, under whose lock this changes.
     waits: Atomic<bool>,
 }
@@ -155,28 +196,49 @@ impl Signal {
     }
 
     /// The trigger of an event by that connection, to the service with that life: tells
-    /// how often there was one by the time at which it leaves.
+    /// how often there was one by the time at which it leaves. It has a place of its own.
     ///
     /// # Errors
     ///
-    /// `ENOMEM`.
-    pub(crate) fn trigger(life: Life, from: u32, total: Arc<Atomic<u32>>) -> Result<Arc<Self>> {
-        Self::with(Content::Total(Header::Trigger { life, from }, total))
+    /// `ENOMEM`, `ENOBUFS`.
+    pub(crate) fn trigger(
+        outbox: &Outbox,
+        life: Life,
+        from: u32,
+        total: Arc<Atomic<u32>>,
+    ) -> Result<Arc<Self>> {
+        let content = Content::Total(Header::Trigger { life, from }, total);
+        Self::placed(outbox, content)
     }
 
-    /// A question to the service with that life: tells the number that is the last one by the
-    /// time at which it leaves.
+    /// A question to the service with that life, if it `asks`, or else the answer to one: tells the
+    /// number that is the last one by the time at which it leaves. It has a place of its own.
     ///
     /// # Errors
     ///
-    /// `ENOMEM`.
-    pub(crate) fn question(life: Life, last: Arc<Atomic<u32>>) -> Result<Arc<Self>> {
-        Self::with(Content::Question(Header::Sharing(life), last))
+    /// `ENOMEM`, `ENOBUFS`.
+    pub(crate) fn question(
+        outbox: &Outbox,
+        life: Life,
+        last: Arc<Atomic<u32>>,
+        asks: bool,
+    ) -> Result<Arc<Self>> {
+        let what = if asks { What::Ask } else { What::Answer };
+        Self::placed(outbox, Content::Question(Header::Sharing(life), last, what))
     }
 
     fn with(content: Content) -> Result<Arc<Self>> {
+        Self::make(content, None)
+    }
+
+    fn placed(outbox: &Outbox, content: Content) -> Result<Arc<Self>> {
+        Self::make(content, Some(outbox.place_for_signal()?))
+    }
+
+    fn make(content: Content, place: Option<Place>) -> Result<Arc<Self>> {
         let signal = Self {
             content,
+            place,
             waits: Atomic::new(false),
         };
         Ok(Arc::new(signal, GFP_KERNEL)?)
@@ -194,10 +256,10 @@ impl Signal {
                 let total = total.load(Relaxed).to_le_bytes();
                 frame(header, Data(Bytes::<4>::new(&total, &[])))
             }
-            Content::Question(header, last) => {
+            Content::Question(header, last, what) => {
                 let message = Message {
                     connection: last.load(Acquire),
-                    what: What::Ask,
+                    what: *what,
                 };
                 frame(header, Data(message.encode()))
             }
@@ -243,14 +305,15 @@ impl Receipt {
     ///
     /// # Errors
     ///
-    /// `ENOMEM`.
+    /// `ENOMEM`, `ENOBUFS`.
     pub(crate) fn new(outbox: Arc<Outbox>, life: Life, connection: u32) -> Result<Self> {
         let total = Arc::new(Atomic::new(0), GFP_KERNEL)?;
-        let signal = Signal::with(Content::Taken {
+        let content = Content::Taken {
             header: Header::Sharing(life),
             connection,
             total: total.clone(),
-        })?;
+        };
+        let signal = Signal::placed(&outbox, content)?;
         Ok(Self {
             outbox,
             signal,
@@ -280,14 +343,15 @@ impl Tally {
     ///
     /// # Errors
     ///
-    /// `ENOMEM`.
-    pub(crate) fn new(life: Life, connection: u32) -> Result<Self> {
+    /// `ENOMEM`, `ENOBUFS`.
+    pub(crate) fn new(outbox: &Outbox, life: Life, connection: u32) -> Result<Self> {
         let totals = Arc::new(Atomic::new(0), GFP_KERNEL)?;
-        let signal = Signal::with(Content::Placed {
+        let content = Content::Placed {
             header: Header::Sharing(life),
             connection,
             totals: totals.clone(),
-        })?;
+        };
+        let signal = Signal::placed(outbox, content)?;
         Ok(Self { signal, totals })
     }
 
@@ -314,6 +378,28 @@ impl<B: Deref<Target = [u8]> + Send + Sync + 'static> FrameBody for Data<B> {
 
     fn for_each_fragment<'a>(&'a self, f: &mut dyn FnMut(SharedBytes<'a>) -> Result) -> Result {
         f((*self.0).into())
+    }
+
+    fn complete(&mut self, _status: Result) {}
+}
+
+/// A message of the pairing engine, and the data behind it.
+struct Said(Bytes<SIZE_NAMED>, Option<Arc<KVec<u8>>>);
+
+impl Said {
+    fn data(&self) -> &[u8] {
+        self.1.as_ref().map_or(&[], |data| data.as_slice())
+    }
+}
+
+impl FrameBody for Said {
+    fn len(&self) -> usize {
+        self.0.len() + self.data().len()
+    }
+
+    fn for_each_fragment<'a>(&'a self, f: &mut dyn FnMut(SharedBytes<'a>) -> Result) -> Result {
+        f((*self.0).into())?;
+        f(self.data().into())
     }
 
     fn complete(&mut self, _status: Result) {}
@@ -371,9 +457,27 @@ fn frame(header: &Header, body: impl FrameBody + 'static) -> Result<Frame> {
     Frame::new(FUNC, &header.encode(), Priority::High, body)
 }
 
+/// A place in an outbox for one signal; dropping it gives that back.
+pub(crate) struct Place(Arc<Atomic<usize>>);
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Relaxed);
+    }
+}
+
 /// What changes with each frame.
+///
+/// # Invariants
+///
+/// Behind what waits there is room for what is held, and for each signal with a place that does not
+/// wait.
 struct State {
-    waiting: Fifo<Mail>,
+    waiting: Chunked<Waiting, CHUNK>,
+    /// Messages of the engines that may come without more ado.
+    held: usize,
+    /// What is to leave next waits for memory.
+    is_short: bool,
     /// Of the frames in the one lane.
     numbers: Numbers,
 }
@@ -386,6 +490,8 @@ pub(crate) struct Outbox {
     is_one_lane: bool,
     /// That of the link, whose work calls [`resume`](Outbox::resume).
     worker: WorkerRef,
+    /// Signals with a place of their own. More only under the lock.
+    places: Arc<Atomic<usize>>,
     /// Held while frames are sent, so that they leave in the order of their numbers.
     #[pin]
     state: SpinLockBh<State>,
@@ -398,13 +504,20 @@ impl Outbox {
     ///
     /// `ENOMEM`.
     pub(crate) fn new(peer: Arc<Peer>, worker: WorkerRef) -> Result<Arc<Self>> {
+        let places = Arc::new(Atomic::new(0), GFP_KERNEL)?;
+        let mut waiting = Chunked::new();
+        waiting.reserve(BYE, GFP_KERNEL)?;
         Arc::pin_init(
+            // INVARIANT: There is room for the goodbye.
             pin_init!(Self {
                 is_one_lane: peer.hop().is_some(),
                 peer,
                 worker,
+                places,
                 state <- new_spinlock_bh!(State {
-                    waiting: Fifo::new(),
+                    waiting,
+                    held: BYE,
+                    is_short: false,
                     numbers: Numbers::default(),
                 }),
             }),
@@ -417,40 +530,107 @@ impl Outbox {
         &self.peer
     }
 
-    /// Send a message, as soon as there is room. Any context but hard interrupts.
+    /// Make room for `more` entries beside those that may come without more ado.
     ///
     /// # Errors
     ///
-    /// `ENOMEM`, `ENOBUFS` if the peer takes nothing: it is lost, and the two sides do not
-    /// agree any more.
-    pub(crate) fn send(&self, header: &Header, data: KVec<u8>) -> Result {
-        self.enter(Mail::Frame(frame(header, Data(data))?))
+    /// `ENOMEM`, `ENOBUFS` if the peer takes nothing.
+    fn make_room(&self, state: &mut State, more: usize) -> Result {
+        if state.waiting.len() >= MAX {
+            return Err(error::no_buffers());
+        }
+        // Signals that wait are counted twice, which does no harm.
+        let places = state.waiting.len() + state.held + self.places.load(Relaxed) + more;
+        state.waiting.reserve(places, GFP_ATOMIC)
     }
 
-    /// Tell the sharing engine of the service with that life something. Any context but hard
+    /// Make sure that the engines can [say](Self::say) so many things without memory, and that the
+    /// goodbye can be said.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`, `ENOBUFS` if the peer takes nothing; what is held is as it was.
+    pub(crate) fn hold(&self, count: usize) -> Result {
+        let mut state = self.state.lock();
+        let more = (count + BYE).saturating_sub(state.held);
+        if more != 0 {
+            self.make_room(&mut state, more)?;
+            state.held += more;
+        }
+        Ok(())
+    }
+
+    /// Hold no more than that.
+    pub(crate) fn hold_only(&self, count: usize) {
+        let mut state = self.state.lock();
+        state.held = state.held.min(count + BYE);
+    }
+
+    /// How many messages are held.
+    pub(crate) fn held(&self) -> usize {
+        self.state.lock().held.saturating_sub(BYE)
+    }
+
+    /// Whether what waits does so for want of memory: the peer is not to blame for its silence.
+    pub(crate) fn is_short(&self) -> bool {
+        self.state.lock().is_short
+    }
+
+    /// Send one of the messages that are held, as soon as there is room. Any context but hard
     /// interrupts.
     ///
     /// # Errors
     ///
-    /// As [`send`](Self::send).
-    pub(crate) fn say(&self, life: Life, message: &Message) -> Result {
-        let mut data = KVec::new();
-        data.extend_from_slice(&message.encode(), GFP_ATOMIC)?;
-        self.send(&Header::Sharing(life), data)
+    /// `ENOMEM`, `ENOBUFS`: it was not held, and is lost.
+    pub(crate) fn say(&self, mail: Waiting) -> Result {
+        let mut state = self.state.lock();
+        if state.held == 0 {
+            self.make_room(&mut state, 1)?;
+        }
+        state.held = state.held.saturating_sub(1);
+        state.waiting.push(mail)?;
+        self.flush(&mut state);
+        Ok(())
     }
 
-    /// As [`send`](Self::send), of a message of a process to a port.
+    /// A place for one signal.
+    fn place_for_signal(&self) -> Result<Place> {
+        let mut state = self.state.lock();
+        self.make_room(&mut state, 1)?;
+        self.places.fetch_add(1, Relaxed);
+        Ok(Place(self.places.clone()))
+    }
+
+    /// Tell the peer what this service speaks.
     ///
     /// # Errors
     ///
-    /// `EAGAIN` if too much waits: nothing has been sent. `ENOMEM`.
+    /// `ENOMEM`, `ENOBUFS`: it is not told.
+    pub(crate) fn greet(&self, hello: &Hello) -> Result {
+        self.enter(Waiting::Hello(*hello))
+    }
+
+    /// Ask the service with that life for a piece of a segment. Any context but hard interrupts.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`, `ENOBUFS` if the peer takes nothing: it is not asked.
+    pub(crate) fn ask(&self, life: Life, message: &Message) -> Result {
+        self.enter(Waiting::Sharing(life, *message))
+    }
+
+    /// Send a message of a process to a port, as soon as there is room.
+    ///
+    /// # Errors
+    ///
+    /// `EAGAIN` if too much waits, `ENOMEM`: nothing has been sent.
     pub(crate) fn send_to_port(&self, header: &Header, data: &[u8]) -> Result {
         if self.state.lock().waiting.len() >= MAX_FOR_PORTS {
             return Err(EAGAIN);
         }
         let mut copied = KVec::with_capacity(data.len(), GFP_KERNEL)?;
         copied.extend_from_slice(data, GFP_KERNEL)?;
-        self.send(header, copied)
+        self.enter(Waiting::Frame(frame(header, Data(copied))?))
     }
 
     /// Send data that the peer's service stores, by the data rings.
@@ -523,7 +703,7 @@ impl Outbox {
     ///
     /// # Errors
     ///
-    /// `ENOMEM`; it is not sent.
+    /// `ENOMEM`, `ENOBUFS`: it is not sent. None, if it has a place of its own in this outbox.
     pub(crate) fn signal(&self, signal: &Arc<Signal>) -> Result {
         barrier::wmb();
         let mut state = self.state.lock();
@@ -531,17 +711,18 @@ impl Outbox {
             // The one that waits will tell of these stores as well (PXI-AE-4).
             return Ok(());
         }
-        state.waiting.push(Mail::Signal(signal.clone()))?;
+        if signal.place.is_none() {
+            self.make_room(&mut state, 1)?;
+        }
+        state.waiting.push(Waiting::Signal(signal.clone()))?;
         signal.waits.store(true, Relaxed);
         self.flush(&mut state);
         Ok(())
     }
 
-    fn enter(&self, mail: Mail) -> Result {
+    fn enter(&self, mail: Waiting) -> Result {
         let mut state = self.state.lock();
-        if state.waiting.len() >= MAX {
-            return Err(error::no_buffers());
-        }
+        self.make_room(&mut state, 1)?;
         state.waiting.push(mail)?;
         self.flush(&mut state);
         Ok(())
@@ -568,10 +749,13 @@ impl Outbox {
     /// Wait until nothing is left to be sent, for a while; whether that is so. Nothing
     /// more is entered meanwhile. Sleeps.
     pub(crate) fn drain(&self) -> bool {
-        for _ in 0..DRAIN_MS {
+        for ms in 0..SHORT_MS {
             self.resume();
             if self.state.lock().waiting.is_empty() {
                 return true;
+            }
+            if ms >= DRAIN_MS && !self.is_short() {
+                break;
             }
             fsleep(Delta::from_millis(1));
         }
@@ -606,11 +790,13 @@ impl Outbox {
     fn flush(&self, state: &mut State) {
         let mut sent = false;
         let mut tries = 0;
+        state.is_short = false;
         loop {
             let frame = match self.next(state) {
                 Ok(Some(frame)) => frame,
                 Ok(None) => break,
                 Err(_) => {
+                    state.is_short = true;
                     self.worker.kick_in(1);
                     break;
                 }
@@ -625,6 +811,11 @@ impl Outbox {
                         self.worker.kick_in(1);
                         break;
                     }
+                }
+                Err(SendError::Body(e)) if e == ENOMEM => {
+                    state.is_short = true;
+                    self.worker.kick_in(1);
+                    break;
                 }
                 // What a peer that has left does not get, it does not miss.
                 _ => {

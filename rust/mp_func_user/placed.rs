@@ -390,8 +390,6 @@ struct Guest {
     totals: Totals,
     /// Tells the peer of them.
     tally: Tally,
-    /// There was no memory to tell the peer of them.
-    is_untold: bool,
     requests: Requests,
 }
 
@@ -466,8 +464,7 @@ impl Serving {
             outbox: outbox.clone(),
             life,
             totals: Totals::default(),
-            tally: Tally::new(life, number)?,
-            is_untold: false,
+            tally: Tally::new(outbox, life, number)?,
             requests: Requests::default(),
         };
         let guest = KBox::new(guest, GFP_KERNEL)?;
@@ -523,12 +520,11 @@ impl Serving {
     ///
     /// `ENOENT` without such a connection, `EACCES`, `EINVAL` or others if it was not stored; the
     /// peer is told then.
-    pub(crate) fn put(server: &Server, from: u32, frame: &RxFrame<'_>) -> Result {
-        let this = server.target();
+    pub(crate) fn put(&self, from: u32, frame: &RxFrame<'_>) -> Result {
         let mut at = [0; PUT_AT];
         let placed = frame.copy_to(0, at.as_mut_slice().into());
         let (stored, outbox, signal) = {
-            let mut guests = this.guests.lock();
+            let mut guests = self.guests.lock();
             let guest = guests.find(from).ok_or(ENOENT)?;
             // Under the lock: who leaves stores nothing after that.
             let at = u64::from_le_bytes(at);
@@ -540,39 +536,9 @@ impl Serving {
             guest.tally.count(guest.totals);
             (stored, guest.outbox.clone(), guest.tally.signal())
         };
-        if outbox.signal(&signal).is_err() {
-            this.mark_untold(from);
-            server.kick_once_in(AGAIN_MS);
-        }
+        // It has a place of its own.
+        let _ = outbox.signal(&signal);
         stored
-    }
-
-    /// There was no memory to tell a guest what has become of what it has written.
-    fn mark_untold(&self, number: u32) {
-        if let Some(guest) = self.guests.lock().find(number) {
-            guest.is_untold = true;
-        }
-    }
-
-    /// Tell those guests that could not be told.
-    ///
-    /// # Errors
-    ///
-    /// `ENOMEM`: it is to be tried again.
-    fn tell(&self) -> Result {
-        loop {
-            let (number, outbox, signal) = {
-                let mut guests = self.guests.lock();
-                let Some(guest) = guests.all.iter_mut().find(|guest| guest.is_untold) else {
-                    return Ok(());
-                };
-                guest.is_untold = false;
-                (guest.number, guest.outbox.clone(), guest.tally.signal())
-            };
-            outbox
-                .signal(&signal)
-                .inspect_err(|_| self.mark_untold(number))?;
-        }
     }
 
     /// A connection would like to read a piece. Softirq context.
@@ -668,9 +634,6 @@ impl Part {
 
 impl Work for Serving {
     fn run(&self) -> Option<u32> {
-        if self.tell().is_err() {
-            return Some(AGAIN_MS);
-        }
         for _ in 0..BATCH {
             let part = self.next()?;
             match self.push(&part) {

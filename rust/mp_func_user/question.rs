@@ -3,8 +3,8 @@
 //! Questions to the peer's service, which answers behind all that was stored before: what
 //! barriers wait for, and processes that are about to sleep.
 //!
-//! What asks is one signal for each life of the link, which waits in the outbox until there is
-//! room and memory for it: asking fails only when the link is down.
+//! What asks is one signal for each life of the link, which has a place of its own in the outbox:
+//! asking fails only when the link is down.
 
 use crate::outbox::{
     Outbox,
@@ -41,7 +41,7 @@ use mp_proto::{
 };
 
 /// The way to the peer's service, and the message that asks it.
-type Way = (Arc<Outbox>, Arc<Signal>);
+pub(crate) type Way = (Arc<Outbox>, Arc<Signal>);
 
 struct State {
     engine: question::Questions,
@@ -73,16 +73,20 @@ impl Questions {
         })
     }
 
-    /// The service of that life listens from now on.
+    /// What asks the service of that life, which does not listen yet.
     ///
     /// # Errors
     ///
-    /// `ENOMEM`.
-    pub(crate) fn open(&self, outbox: &Arc<Outbox>, life: Life) -> Result {
-        let signal = Signal::question(life, self.last.clone())?;
-        let old = self.state.lock().way.replace((outbox.clone(), signal));
+    /// `ENOMEM`, `ENOBUFS`.
+    pub(crate) fn way(&self, outbox: &Arc<Outbox>, life: Life) -> Result<Way> {
+        let signal = Signal::question(outbox, life, self.last.clone(), true)?;
+        Ok((outbox.clone(), signal))
+    }
+
+    /// That service listens from now on.
+    pub(crate) fn open(&self, way: Way) {
+        let old = self.state.lock().way.replace(way);
         drop(old);
-        Ok(())
     }
 
     /// It does not any more: what was asked is not answered.
@@ -130,22 +134,10 @@ impl Questions {
         self.send(way);
     }
 
-    /// Send what could not be sent before.
-    pub(crate) fn resume(&self) {
-        let way = {
-            let mut state = self.state.lock();
-            let sends = state.engine.owed();
-            sends.then(|| state.way.clone()).flatten()
-        };
-        self.send(way);
-    }
-
     fn send(&self, way: Option<Way>) {
         let Some((outbox, signal)) = way else { return };
-        if outbox.signal(&signal).is_err() {
-            self.state.lock().engine.unsent();
-            outbox.resume_later();
-        }
+        // It has a place of its own.
+        let _ = outbox.signal(&signal);
     }
 
     /// Whether a question has been answered. Any context but hard interrupts.

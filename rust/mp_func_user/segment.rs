@@ -17,6 +17,7 @@ use crate::{
         Keyed,
         List, //
     },
+    quota::Share,
     ready::Ready,
     session::{
         Mapper,
@@ -106,6 +107,8 @@ pub(crate) struct Segment {
     user: UserId,
     /// Its memory; none as long as it is empty.
     piece: SetOnce<Arc<Piece>>,
+    /// What its memory counts as, for who has made it: as long as somebody has it.
+    share: SetOnce<Share>,
     /// The most that it can be filled with; none if it was made with memory.
     room: Option<u64>,
     #[pin]
@@ -457,6 +460,7 @@ impl Segments {
                 token,
                 user,
                 piece,
+                share: SetOnce::new(),
                 room: wanted.is_empty.then_some(wanted.length),
                 state <- new_mutex!(State {
                     is_shared: false,
@@ -546,6 +550,11 @@ impl Holding {
     /// What has happened to the segment's connections.
     pub(crate) fn notices(&self) -> &Notices {
         &self.notices
+    }
+
+    /// Its memory, which is new, counts as that, also if others have it in the end.
+    pub(crate) fn count(&self, memory: Share) {
+        self.segment.share.populate(memory);
     }
 
     /// Bytes; none as long as it is empty.

@@ -59,9 +59,14 @@ use mp_kernel::{
         WaitQueue, //
     }, //
 };
-use mp_proto::pairing::terms::{
-    Location,
-    Params, //
+use mp_proto::{
+    fabric::Life,
+    pairing::terms::{
+        Connection as Role,
+        Location,
+        Params,
+        DATA_MAX, //
+    }, //
 };
 use mp_transport::memory::Memory;
 
@@ -89,6 +94,48 @@ pub(crate) enum Phase {
     Lost,
 }
 
+/// The way to a partner.
+pub(crate) struct Partner {
+    outbox: Arc<Outbox>,
+    /// That of its service.
+    life: Life,
+    number: u32,
+    /// What signals it, once there was a signal.
+    signal: Option<Arc<Signal>>,
+}
+
+impl Partner {
+    /// To that session of the service with that life.
+    pub(crate) fn new(outbox: Arc<Outbox>, life: Life, number: u32) -> Self {
+        Self {
+            outbox,
+            life,
+            number,
+            signal: None,
+        }
+    }
+
+    /// The way itself.
+    pub(crate) fn outbox(&self) -> &Arc<Outbox> {
+        &self.outbox
+    }
+
+    /// What signals it, as a session of that number.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    fn signal(&mut self, from: u32) -> Result<Arc<Signal>> {
+        match &self.signal {
+            Some(signal) => Ok(signal.clone()),
+            None => {
+                let signal = Signal::new(self.life, from, self.number)?;
+                Ok(self.signal.insert(signal).clone())
+            }
+        }
+    }
+}
+
 pub(crate) struct State {
     pub(crate) phase: Phase,
     /// Its identifier; zero as long as it has none.
@@ -100,13 +147,17 @@ pub(crate) struct State {
     /// The devices that reach the remote piece, once there is one.
     access: Option<Access>,
     /// The way to the partner.
-    pub(crate) partner: Option<(Arc<Outbox>, Arc<Signal>)>,
+    pub(crate) partner: Option<Partner>,
+    /// It could not have what is its own.
+    is_missed: bool,
     /// Nothing of the partner is to be seen any more.
     is_parted: bool,
     /// The other side, as its process sees it.
     pub(crate) dealings: Dealings,
     /// Its status word, until it is closed.
     word: Option<Word>,
+    /// What its local window counts as: if there is one, as long as the partner may reach it.
+    memory: Option<Share>,
 }
 
 impl State {
@@ -177,7 +228,7 @@ pub(crate) struct Session {
     link: Arc<Link>,
     params: Params,
     /// What the peer's processes are told of it.
-    data: KVec<u8>,
+    data: Arc<KVec<u8>>,
     ready: Arc<Ready>,
     /// The request does not wait for the answer of a server.
     is_pending: bool,
@@ -198,7 +249,7 @@ pub(crate) struct Session {
 
 impl Session {
     /// A session that is about to ask; a client that is `is_pending` does not wait for the
-    /// answer of a server's owner.
+    /// answer of a server's owner. It counts as a place in the link's table, and as memory.
     ///
     /// # Errors
     ///
@@ -210,9 +261,13 @@ impl Session {
         data: KVec<u8>,
         is_pending: bool,
         word: Word,
-        place: Share,
+        (place, memory): (Share, Option<Share>),
     ) -> Result<Arc<Self>> {
         let ready = Ready::of_session()?;
+        let data = Arc::new(data, GFP_KERNEL)?;
+        // Who answers, or waits for an answer, has to hear of it.
+        let hears = params.hold || params.connection == Role::Client;
+        let dealings = Dealings::new(if hears { DATA_MAX } else { 0 })?;
         Arc::pin_init(
             pin_init!(Self {
                 number,
@@ -234,9 +289,11 @@ impl Session {
                     remote_window: None,
                     access: None,
                     partner: None,
+                    is_missed: false,
                     is_parted: false,
-                    dealings: Dealings::new(),
+                    dealings,
                     word: Some(word),
+                    memory,
                 }),
                 _place: place,
             }),
@@ -264,7 +321,7 @@ impl Session {
     }
 
     /// What the peer's processes are told of it.
-    pub(crate) fn data(&self) -> &[u8] {
+    pub(crate) fn data(&self) -> &Arc<KVec<u8>> {
         &self.data
     }
 
@@ -381,7 +438,7 @@ impl Session {
         partner: u32,
         local: Option<Arc<Piece>>,
         remote: Option<Arc<Piece>>,
-        way: (Arc<Outbox>, Arc<Signal>),
+        way: Partner,
     ) {
         {
             let mut state = self.state.lock();
@@ -395,11 +452,21 @@ impl Session {
         self.partner.store(partner, Relaxed);
     }
 
-    /// It has got a partner, and cannot be told of it: over before its process knows.
+    /// There is no memory for what it was to have, a partner or an answer: it is over. What uses the
+    /// engine closes it.
     pub(crate) fn miss(&self, error: Error) {
-        self.state.lock().phase = Phase::Lost;
+        {
+            let mut state = self.state.lock();
+            state.phase = Phase::Lost;
+            state.is_missed = true;
+        }
         self.answer_accepted(error.to_errno());
         self.answer(Err(error));
+    }
+
+    /// Whether it could not have what is its own, and is to be closed.
+    pub(crate) fn is_missed(&self) -> bool {
+        self.state.lock().is_missed
     }
 
     /// The partner has been told as well: tells the process of a pair that it does not
@@ -467,8 +534,11 @@ impl Session {
     /// `ECONNRESET` if it is gone, `ENETDOWN`, `ENOTCONN` without one, `ENOMEM`.
     pub(crate) fn signal(&self) -> Result {
         self.check_paired()?;
-        let way = self.state.lock().partner.clone();
-        let (outbox, signal) = way.ok_or_else(error::net_down)?;
+        let (outbox, signal) = {
+            let mut state = self.state.lock();
+            let partner = state.partner.as_mut().ok_or_else(error::net_down)?;
+            (partner.outbox.clone(), partner.signal(self.number)?)
+        };
         outbox.signal(&signal)
     }
 
@@ -618,7 +688,12 @@ impl Session {
         let stripped = {
             let mut state = self.state.lock();
             state.partner = None;
+            let unused = match state.local {
+                Some(_) => None,
+                None => state.memory.take(),
+            };
             (
+                unused,
                 self.words.lock().take(),
                 state.local_window.take(),
                 state.remote_window.take(),

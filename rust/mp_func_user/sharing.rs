@@ -11,7 +11,8 @@ use crate::{
     outbox::{
         Outbox,
         Receipt,
-        Signal, //
+        Signal,
+        Waiting, //
     },
     uapi::*,
     window::Piece, //
@@ -42,7 +43,8 @@ use mp_proto::{
         Own,
         Rights,
         Want,
-        Why, //
+        Why,
+        SAYS, //
     }, //
 };
 use mp_transport::memory::{
@@ -61,8 +63,6 @@ pub(crate) struct Bell {
     pub(crate) receiver: Receiver,
     /// Of messages to a port.
     pub(crate) receipt: Option<Receipt>,
-    /// That could not be sent.
-    pub(crate) owes_receipt: bool,
     /// A message was lost: none that comes behind it is taken, and the connection ends.
     pub(crate) is_broken: bool,
 }
@@ -173,8 +173,10 @@ pub(crate) struct Clerk<'a> {
     pub(crate) link: &'a Link,
     pub(crate) far: Option<Far>,
     pub(crate) reached: &'a mut KVec<Reached>,
-    /// Something could not be done that the engine counts on.
+    /// The peer has said what cannot be, or takes nothing.
     pub(crate) failed: Result,
+    /// Connections could not have what is theirs, and are to end.
+    pub(crate) has_spoilt: bool,
 }
 
 /// What a guest is told when something could not be had.
@@ -183,6 +185,19 @@ fn why(_: Error) -> Why {
 }
 
 impl Clerk<'_> {
+    /// Make room for all that comes of a process that connects, or of a message that has arrived,
+    /// before the engine hears of it.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`, `ENOBUFS` if the peer takes nothing.
+    pub(crate) fn reserve(&self, engine: &Sharing) -> Result {
+        match &self.far {
+            Some(far) => far.outbox.hold(engine.owed() + SAYS),
+            None => Ok(()),
+        }
+    }
+
     /// Grant the memory of a segment, also once more if it was before: to be copied by its host,
     /// and, to a guest that stores into it and does not do without, to be reached by a window.
     fn grant(&mut self, guest: &Guest) -> Result<Grant, Why> {
@@ -337,7 +352,6 @@ impl Clerk<'_> {
             heard: Heard::default(),
             receiver: Receiver::default(),
             receipt,
-            owes_receipt: false,
             is_broken: false,
         };
         if let Err(e) = self.link.bells.lock().push(bell, GFP_ATOMIC) {
@@ -394,6 +408,7 @@ impl Clerk<'_> {
         };
         let signal = match connection.want().object {
             Object::Event => Some(Signal::trigger(
+                &far.outbox,
                 far.life,
                 number,
                 connection.total().clone(),
@@ -431,7 +446,7 @@ impl Host for Clerk<'_> {
 
     fn say(&mut self, message: Message) {
         let Some(far) = &self.far else { return };
-        if let Err(e) = far.outbox.say(far.life, &message) {
+        if let Err(e) = far.outbox.say(Waiting::Sharing(far.life, message)) {
             self.failed = Err(e);
         }
     }
@@ -449,8 +464,9 @@ impl Host for Clerk<'_> {
                 }
             }
             Event::Up(number, grant) => {
-                if self.found(number, grant).is_err() {
-                    self.failed = Err(ENOMEM);
+                if let (Err(_), Some(connection)) = (self.found(number, grant), own(number)) {
+                    connection.spoil();
+                    self.has_spoilt = true;
                 }
             }
             Event::Refused(number, why) => {

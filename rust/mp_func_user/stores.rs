@@ -158,7 +158,8 @@ impl Session {
     fn way_to_window(&self) -> Result<(Arc<Outbox>, Sent)> {
         self.check_paired()?;
         let state = self.state.lock();
-        let (outbox, _) = state.partner.as_ref().ok_or_else(error::net_down)?;
+        let partner = state.partner.as_ref().ok_or_else(error::net_down)?;
+        let outbox = partner.outbox();
         match state.remote().ok_or(ENXIO)? {
             Piece::Sent(sent) => Ok((outbox.clone(), *sent)),
             _ => Err(error::unsupported()),
@@ -174,7 +175,7 @@ impl Session {
         // Under the lock: once it has ended, nothing is sent.
         let state = self.state.lock();
         match &state.partner {
-            Some((outbox, _)) => match outbox.put(frame) {
+            Some(partner) => match partner.outbox().put(frame) {
                 // What a peer that has left does not get, it does not miss.
                 Err(e) if e == error::not_connected() => Ok(()),
                 // Some of the thread's stores may have left: the others follow them.

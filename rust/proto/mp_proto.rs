@@ -70,6 +70,7 @@ pub mod pause;
 pub mod queue_pair;
 pub mod reach;
 pub mod register;
+pub mod reserve;
 pub mod ring;
 pub mod route;
 pub mod rows;

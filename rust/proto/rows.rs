@@ -267,6 +267,11 @@ impl<T: Ordered, S: Table<T>> Rows<T, S> {
         self.used == 0
     }
 
+    /// Number of entries.
+    pub fn len(&self) -> usize {
+        self.used
+    }
+
     /// Places of the table.
     pub fn places(&self) -> usize {
         self.store.len().min(usize::from(NONE))

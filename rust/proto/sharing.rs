@@ -30,6 +30,11 @@
 //!    object, or has lost it. What is not resumed has left. Connections to ports are not resumed:
 //!    nobody could tell which messages had arrived.
 //!
+//! 4. What a process or an owner ends is ended at once, and cannot fail for want of memory. So the
+//!    caller keeps room for as many messages as an engine [owes](Engine::owed), and makes room for
+//!    [`SAYS`] more before all that can fail or wait: a process that connects, a message that has
+//!    arrived, a link that comes [up](Engine::owed_by_up).
+//!
 //! The channel between the engines keeps order and loses nothing within an epoch. Everything in a
 //! message is checked before anything is changed; what cannot be is [`Corrupt`], and the caller
 //! resets the link.
@@ -67,6 +72,10 @@ pub const CONNECTIONS: usize = 1024;
 /// Most connections that were asked for and have not been answered, whether or not somebody still
 /// waits for them: what a process asks for again and again is not more than the peer can keep.
 pub const UNANSWERED: usize = 256;
+
+/// Most messages that come of one process that connects, or of one message of the other engine,
+/// those included that the engine [owes](Engine::owed) from then on.
+pub const SAYS: usize = 3;
 
 /// What a connection leads to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -332,6 +341,19 @@ impl<O: Table<Own>, G: Table<Entry>> Engine<O, G> {
             unanswered: 0,
             partner: None,
         }
+    }
+
+    /// Most messages that may still come of what cannot fail: [`leave`](Self::leave),
+    /// [`withdraw`](Self::withdraw), [`end`](Self::end) and [`end_guest`](Self::end_guest). Each
+    /// message that these say counts among them.
+    pub fn owed(&self) -> usize {
+        // That an own connection is left; that a guest is to leave, and that it is ended.
+        self.own.len() + 2 * self.guests.len()
+    }
+
+    /// The same, with the messages that come of [`up`](Self::up).
+    pub fn owed_by_up(&self) -> usize {
+        self.owed() + self.own.len() + 1
     }
 
     /// Both services listen to each other from now on; the other one has that life.

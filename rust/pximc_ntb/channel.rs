@@ -985,7 +985,10 @@ impl Channel {
         step: mp_proto::ring::Step,
     ) {
         match half.assembly.add(&self.inb, record, step) {
-            Ok(Some(whole)) => deliver(rx, peer, whole.headers(), &whole),
+            Ok(Some(whole)) => {
+                deliver(rx, peer, whole.headers(), &whole);
+                half.assembly.give_back(whole);
+            }
             Ok(None) => {}
             Err(e) if e == ENOMEM => {
                 self.counters.no_memory.add(1);
@@ -1138,9 +1141,10 @@ impl Ring {
             copies,
             rearm: false,
         };
+        let size = rx.size;
         let rx = Rx {
             consumer: Consumer::new(rx, own, theirs, ringing).map_err(|_| error::protocol())?,
-            assembly: Assembly::default(),
+            assembly: Assembly::new(size)?,
             kept: KVec::with_capacity(RX_HELD / 2, GFP_KERNEL)?,
         };
         KBox::pin_init(

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
 //! Putting frames together that were too long for one record of a small ring.
+//!
+//! Who receives cannot wait for memory. Services that rely on each frame would have to start over if
+//! one was missing; so there is memory for a frame of those that they send.
 
 use crate::{
     channel::{
@@ -14,19 +17,28 @@ use kernel::{
     prelude::*, //
 };
 use mp_kernel::bytes::Writer;
-use mp_proto::ring::{
-    Corrupt,
-    Reassembly,
-    Record,
-    Step, //
+use mp_proto::{
+    ring::{
+        record_cap,
+        Corrupt,
+        Reassembly,
+        Record,
+        Step, //
+    },
+    wire::BlockHdr, //
 };
 use mp_transport::frame::RxData;
+
+/// Data bytes of the longest frame that services rely on: a piece of a segment.
+const RELIED_ON: usize = (1 << 14) + 64;
 
 /// A frame, in private memory.
 pub(crate) struct Whole {
     headers: [u8; HDR_MAX],
     hdr_len: usize,
     data: KVec<u8>,
+    /// The memory is that which was put by.
+    is_spare: bool,
 }
 
 impl Whole {
@@ -35,21 +47,31 @@ impl Whole {
         self.headers.get(..self.hdr_len).unwrap_or_default()
     }
 
-    /// Room for a frame that begins with `record`.
-    fn begin(inb: &LocalMemory, record: &Record, total: u32) -> Result<Self> {
+    /// Room for a frame that begins with `record`: new, or in `spare`.
+    fn begin(inb: &LocalMemory, record: &Record, total: u32, spare: &mut KVec<u8>) -> Result<Self> {
         let (total, hdr_len) = (total as usize, record.hdr.hdr_len as usize);
         if total > MAX_FRAME {
             return Err(ENOMEM);
         }
-        let mut data = KVec::new();
-        data.resize(total, 0, GFP_ATOMIC | __GFP_NOWARN)?;
         let mut headers = [0; HDR_MAX];
         let room = headers.get_mut(..hdr_len).ok_or(ENOMEM)?;
         record.parts.read(inb, 0, room).map_err(|_| EIO)?;
+        let mut data = KVec::new();
+        let new = data.resize(total, 0, GFP_ATOMIC | __GFP_NOWARN);
+        let is_spare = new.is_err() && total <= spare.capacity();
+        if is_spare {
+            data = core::mem::take(spare);
+            data.clear();
+            // There is room for it.
+            data.resize(total, 0, GFP_ATOMIC)?;
+        } else {
+            new?;
+        }
         Ok(Self {
             headers,
             hdr_len,
             data,
+            is_spare,
         })
     }
 }
@@ -66,15 +88,34 @@ impl RxData for Whole {
 }
 
 /// The state of one ring: whole frames pass, parts are collected.
-#[derive(Default)]
 pub(crate) struct Assembly {
     order: Reassembly,
     /// `None` between frames, and while a frame for which there was no memory
     /// goes by.
     open: Option<Whole>,
+    /// Memory for one frame, while none has it.
+    spare: KVec<u8>,
 }
 
 impl Assembly {
+    /// That of a ring of so many bytes.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub(crate) fn new(ring: u32) -> Result<Self> {
+        let spare = match record_cap(ring) as usize {
+            // All of these are in one record each.
+            cap if cap >= RELIED_ON + BlockHdr::SIZE + HDR_MAX => 0,
+            _ => RELIED_ON,
+        };
+        Ok(Self {
+            order: Reassembly::default(),
+            open: None,
+            spare: KVec::with_capacity(spare, GFP_KERNEL)?,
+        })
+    }
+
     /// Check that `record` is in order.
     ///
     /// # Errors
@@ -97,8 +138,11 @@ impl Assembly {
         step: Step,
     ) -> Result<Option<Whole>> {
         if step.first {
-            self.open = None;
-            self.open = Some(Whole::begin(inb, record, step.total)?);
+            if let Some(before) = self.open.take() {
+                self.give_back(before);
+            }
+            let whole = Whole::begin(inb, record, step.total, &mut self.spare)?;
+            self.open = Some(whole);
         }
         let Some(whole) = &mut self.open else {
             return Ok(None);
@@ -109,5 +153,12 @@ impl Assembly {
         let at = record.hdr.hdr_len as usize;
         record.parts.read(inb, at, room).map_err(|_| EIO)?;
         Ok(step.last.then(|| self.open.take()).flatten())
+    }
+
+    /// A frame is not needed any more.
+    pub(crate) fn give_back(&mut self, whole: Whole) {
+        if whole.is_spare {
+            self.spare = whole.data;
+        }
     }
 }

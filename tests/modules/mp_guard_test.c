@@ -8,6 +8,7 @@
  *	largest=		bytes: who may not sleep gets no larger piece of memory, as on a
  *				host whose memory is in small pieces. It may be written to at any
  *				time; 0: no limit
+ *	sleepers=		1: nor does who may sleep. It may be written to at any time
  *	memory_locked=, devices_locked=
  *				1: the modules are told that the kernel is locked down. They
  *				may be written to at any time
@@ -31,6 +32,9 @@ module_param(exclusive, bool, 0);
 
 static ulong largest;
 module_param(largest, ulong, 0644);
+
+static bool sleepers;
+module_param(sleepers, bool, 0644);
 
 static bool memory_locked, devices_locked;
 module_param(memory_locked, bool, 0644);
@@ -68,7 +72,9 @@ static int ask_for_memory(struct kretprobe_instance *instance, struct pt_regs *r
 	gfp_t flags = regs_get_kernel_argument(regs, 3);
 
 	/* Nonzero: the answer stands. */
-	return !largest || !is_new || size <= largest || gfpflags_allow_blocking(flags);
+	if (!largest || !is_new || size <= largest)
+		return 1;
+	return gfpflags_allow_blocking(flags) && !sleepers;
 }
 
 static int answer_with_none(struct kretprobe_instance *instance, struct pt_regs *regs)

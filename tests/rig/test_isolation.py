@@ -484,6 +484,9 @@ def test_a_user_has_so_much_memory(owner, stranger):
     others = [session(owner, here, local_min=PAGE, remote_max=PAGE, role=3) for _ in range(2)]
     assert owner.call("SESSION", "mp_session", handle=others[0].handle).local_size == PAGE
     stranger.close(pair[0])
+    # Its partner may still reach it.
+    with fails(errno.EDQUOT):
+        session(stranger, here, local_min=PAGE)
     owner.close(pair[1])
     # What has come back can be had again.
     session(stranger, here, local_min=PAGE)
@@ -499,6 +502,25 @@ def test_a_user_has_so_much_memory_for_segments(owner, stranger):
     done = counted(stranger, USER_SEGMENTS, "SEGMENT_CREATE", "mp_segment_create", **private)
     assert 0 < done < USER_SEGMENTS
     owner.call("SEGMENT_CREATE", "mp_segment_create", **private)
+
+
+def test_memory_that_others_are_attached_to_counts_for_who_has_made_it(fabric, stranger):
+    """Also when it has closed its own use; until the last one is closed."""
+    here, _ = interfaces(stranger)
+    free = stranger.call("INTERFACE", "mp_interface", id=here).local_total
+    private = {"flags": MP.SEGMENT_PRIVATE, "length": free // 32}
+    make = ("SEGMENT_CREATE", "mp_segment_create")
+    with sharing.Process(fabric.rp, user=NOBODY) as first:
+        most = counted(first, USER_SEGMENTS, *make, **private)
+    assert 1 < most < USER_SEGMENTS - 1
+    with sharing.Process(fabric.rp, user=NOBODY) as other:
+        shared = stranger.call(*make, id=41, length=free // 32).handle
+        stranger.call("SEGMENT_SHARE", "mp_handle", handle=shared)
+        attached = other.call("SEGMENT_ATTACH", "mp_segment_attach", id=41).handle
+        stranger.remove(shared)
+        assert counted(stranger, USER_SEGMENTS, *make, **private) == most - 1
+        other.remove(attached)
+        assert counted(stranger, USER_SEGMENTS, *make, **private) == 1
 
 
 def test_who_fills_a_port_holds_up_itself_only(owner, stranger):

@@ -94,10 +94,10 @@ pub(super) fn open_session(context: &Context, arg: UserPtr) -> Result {
     user(open.data, data.len())?
         .reader()
         .read_slice(&mut data)?;
-    let session = context.open_session(&link, params, |params, place| {
+    let session = context.open_session(&link, params, |params, shares| {
         let number = context.shared().next_handle();
         let word = context.status().word()?;
-        let session = Session::new(number, link.clone(), params, data, is_pending, word, place)?;
+        let session = Session::new(number, link.clone(), params, data, is_pending, word, shares)?;
         link.request(&session)?;
         Ok(session)
     })?;

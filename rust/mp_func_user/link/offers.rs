@@ -12,11 +12,6 @@ use crate::{
         Number,
         Offer,
         Terms, //
-    },
-    outbox::{
-        Outbox,
-        Receipt,
-        Signal, //
     }, //
 };
 use kernel::{
@@ -146,42 +141,9 @@ impl Link {
                 Some(receipt.way())
             })
         };
-        self.send_receipt(mail.guest, way);
-    }
-
-    /// Send a receipt, now or, for want of memory, later. Whether that could be done.
-    fn send_receipt(&self, guest: u32, way: Option<(Arc<Outbox>, Arc<Signal>)>) -> bool {
-        let Some((outbox, receipt)) = way else {
-            return true;
-        };
-        let sent = outbox.signal(&receipt).is_ok();
-        if !sent {
-            let mut bells = self.bells.lock();
-            if let Some(bell) = bells.iter_mut().find(|bell| bell.guest == guest) {
-                bell.owes_receipt = true;
-                self.owes_receipts.store(true, Release);
-            }
-            drop(bells);
-            outbox.resume_later();
-        }
-        sent
-    }
-
-    /// Send the receipts that could not be sent before.
-    pub(super) fn resume_receipts(&self) {
-        if !self.owes_receipts.xchg(false, Full) {
-            return;
-        }
-        let next = || {
-            let mut bells = self.bells.lock();
-            let bell = bells.iter_mut().find(|bell| bell.owes_receipt)?;
-            bell.owes_receipt = false;
-            Some((bell.guest, bell.receipt.as_ref().map(Receipt::way)))
-        };
-        while let Some((guest, way)) = next() {
-            if !self.send_receipt(guest, way) {
-                return;
-            }
+        if let Some((outbox, receipt)) = way {
+            // It has a place of its own.
+            let _ = outbox.signal(&receipt);
         }
     }
 }

@@ -4,7 +4,8 @@
 
 use super::{
     Core,
-    Link, //
+    Link,
+    Up, //
 };
 use crate::{
     answer::Acceptance,
@@ -35,12 +36,13 @@ impl Link {
     /// Those of `MP_IOC_SESSION_OPEN`; the session is closed then.
     pub(crate) fn request(&self, session: &Arc<Session>) -> Result<u32> {
         let asked = self.ask(session).and_then(|outbox| {
-            session.outcome().map_err(|e| {
-                if e != ETIMEDOUT {
-                    return e;
+            session.outcome().map_err(|e| match e == ETIMEDOUT {
+                false => e,
+                true if self.is_unsaid() || outbox.is_short() => ENOMEM,
+                true => {
+                    outbox.peer().reset();
+                    error::net_down()
                 }
-                outbox.peer().reset();
-                error::net_down()
             })
         });
         if asked.is_err() {
@@ -73,8 +75,9 @@ impl Link {
         };
         let params = session.params();
         check_physical(&up.memory, &params)?;
-        self.sessions.lock().enter(session.clone())?;
         let outbox = outbox.clone();
+        self.make_room(&outbox, up)?;
+        self.sessions.lock().enter(session.clone())?;
         let mut desk = Desk::new(self, &outbox, up);
         let asked = desk.request(session, &params);
         let sent = desk.finish();
@@ -103,8 +106,10 @@ impl Link {
         let (Some((outbox, _)), Some(up)) = (peer, up) else {
             return Err(error::net_down());
         };
-        let acceptance = session.begin_answer(request, reason.is_none(), data)?;
         let outbox = outbox.clone();
+        // Also for the answer before, whose data this one replaces.
+        self.make_room(&outbox, up)?;
+        let acceptance = session.begin_answer(request, reason.is_none(), data)?;
         let mut desk = Desk::new(self, &outbox, up);
         let answered = desk.answer(session.number(), reason, data);
         if answered.is_ok() && reason.is_some() {
@@ -165,13 +170,44 @@ impl Link {
         }
     }
 
+    /// Say all that the pairing engine has left, before a process asks for more.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`: it is not to ask now.
+    fn make_room(&self, outbox: &Arc<Outbox>, up: &mut Up) -> Result {
+        if up.is_unsaid {
+            if Desk::new(self, outbox, up).finish().is_err() {
+                outbox.peer().reset();
+            }
+            if up.is_unsaid {
+                return Err(ENOMEM);
+            }
+        }
+        match outbox.hold(outbox.held() + 1) {
+            Err(e) if e == ENOMEM => Err(e),
+            held => {
+                if held.is_ok() {
+                    outbox.hold_only(outbox.held().saturating_sub(1));
+                }
+                // A peer that takes nothing is found out below.
+                Ok(())
+            }
+        }
+    }
+
+    /// Whether the pairing engine has something to say for which there is no memory.
+    fn is_unsaid(&self) -> bool {
+        self.core.lock().up.as_ref().is_some_and(|up| up.is_unsaid)
+    }
+
     /// Go on with what the pairing engine has left.
     pub(super) fn resume_pairing(&self, core: &mut Core) {
         let Core { peer, up, .. } = core;
         let (Some((outbox, _)), Some(up)) = (peer, up) else {
             return;
         };
-        if !up.engine.is_unfinished() {
+        if !up.engine.is_unfinished() && !up.is_unsaid {
             return;
         }
         let mut desk = Desk::new(self, outbox, up);

@@ -137,6 +137,8 @@ pub struct Host {
     pub ones_until: u64,
     /// No doorbell reaches it.
     pub no_bells_until: u64,
+    /// Its user service finds no memory, as often as not.
+    pub short_until: u64,
     /// By how much its clock is ahead.
     pub ahead: u64,
     /// The time in the world.
@@ -211,6 +213,7 @@ impl Host {
             paused_until: 0,
             ones_until: 0,
             no_bells_until: 0,
+            short_until: 0,
             ahead: env.plan.hosts[index].clock,
             now: 0,
             cpu: Rc::default(),

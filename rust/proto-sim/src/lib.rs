@@ -39,8 +39,8 @@ pub mod via;
 pub mod wire;
 pub mod world;
 
-use std::cell::RefCell;
-use std::panic::{catch_unwind, set_hook, AssertUnwindSafe};
+use std::cell::{Cell, RefCell};
+use std::panic::{catch_unwind, set_hook, take_hook, AssertUnwindSafe};
 use std::sync::Once;
 
 use check::Totals;
@@ -48,13 +48,18 @@ use plan::{Length, Plan, Reduction};
 
 thread_local! {
     static LAST: RefCell<String> = const { RefCell::new(String::new()) };
+    static RUNS: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Make panics leave their message behind instead of printing it.
+/// Make panics of runs leave their message behind instead of printing it.
 fn keep_messages() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
-        set_hook(Box::new(|info| {
+        let others = take_hook();
+        set_hook(Box::new(move |info| {
+            if !RUNS.get() {
+                return others(info);
+            }
             let place = info.location();
             let place = place.map_or(String::new(), |p| format!(" ({}:{})", p.file(), p.line()));
             let text = info.payload_as_str().unwrap_or("a panic");
@@ -69,7 +74,9 @@ fn keep_messages() {
 /// What did not hold.
 pub fn run(plan: Plan, trace: bool) -> Result<Totals, String> {
     keep_messages();
+    RUNS.set(true);
     let result = catch_unwind(AssertUnwindSafe(|| world::World::new(plan, trace).run()));
+    RUNS.set(false);
     result.map_err(|_| LAST.with(|last| last.borrow().clone()))
 }
 

@@ -154,6 +154,13 @@ pub enum Fault {
         /// The other one.
         peer: usize,
     },
+    /// The user service of a host finds no memory, as often as not.
+    Short {
+        /// The host.
+        host: usize,
+        /// How long, in milliseconds.
+        ms: u64,
+    },
     /// A host overwrites something in the memory that another one has for it.
     Scribble {
         /// The one that is overwritten.
@@ -179,6 +186,7 @@ impl Fault {
             | Fault::Deaf { host, .. }
             | Fault::NoBells { host, .. }
             | Fault::AllOnes { host, .. }
+            | Fault::Short { host, .. }
             | Fault::Reload { host, .. } => (host, None),
         }
     }
@@ -396,7 +404,7 @@ fn fault(dice: &Dice, hosts: usize, config: &Config, hostile: bool) -> Fault {
         let how = dice.roll();
         return Fault::Scribble { host, peer, how };
     }
-    match dice.below(17) {
+    match dice.below(19) {
         0 | 1 => Fault::Lost {
             a: host,
             b: peer,
@@ -434,6 +442,7 @@ fn fault(dice: &Dice, hosts: usize, config: &Config, hostile: bool) -> Fault {
             host,
             peer: dice.pick(hosts),
         },
-        _ => Fault::Reload { host, ms: ms / 4 },
+        16 => Fault::Reload { host, ms: ms / 4 },
+        _ => Fault::Short { host, ms: 4 * ms },
     }
 }

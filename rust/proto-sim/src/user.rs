@@ -19,6 +19,7 @@ use mp_proto::rows::Row;
 use mp_proto::wire::Priority;
 
 use crate::channel::{Frame, SendError};
+use crate::dice::Dice;
 use crate::host::{Entity, Host};
 use crate::memory::{Memory, Piece};
 use crate::plan::MS;
@@ -27,6 +28,8 @@ use crate::plan::MS;
 const BATCH: usize = 64;
 /// A request that has not ended after so long, never will.
 const ANSWER: u64 = 10_000 * MS;
+/// Until something is tried again for which there was no memory.
+const AGAIN: u64 = 100 * MS;
 /// Sessions of a host at one link.
 const MOST: usize = 5;
 
@@ -61,7 +64,8 @@ struct Session {
     /// What it stores, and whose stores are in its own memory.
     tag: u64,
     theirs: Option<u64>,
-    /// The name by which its partner knows whose stores these are.
+    /// The name by which its partner knows whose stores these are; none until its process has
+    /// been told of the partner.
     mine: Option<u64>,
     /// Of a queue pair.
     side: queue_pair::Side,
@@ -74,7 +78,14 @@ struct Up {
     memory: Rc<Memory>,
     engine: Box<Pairing>,
     pieces: Vec<Piece>,
+    /// The engine has something to say for which there was no memory.
+    unsaid: bool,
+    /// Pairs of which processes are told when all is said.
+    paired: Vec<NewPair>,
 }
+
+/// A session that has got a partner: number, partner, windows.
+type NewPair = (u32, u32, Option<Span>, Option<Span>);
 
 /// One end of a link, to the user service.
 #[derive(Default)]
@@ -83,6 +94,8 @@ pub struct UserLink {
     route: Option<u32>,
     greeting: Option<Greeting>,
     up: Option<Up>,
+    /// A service listens, and there was no memory yet for what that takes.
+    opening: bool,
     outbox: VecDeque<Rc<Frame>>,
     inbox: VecDeque<(Header, Vec<u8>)>,
     sessions: Vec<Session>,
@@ -93,6 +106,9 @@ impl UserLink {
     pub fn unrest(&self) -> Option<String> {
         if self.up.is_none() {
             return Some("the user services do not listen to each other".into());
+        }
+        if self.up.as_ref().is_some_and(|up| up.unsaid) {
+            return Some("there is memory, and not all is said".into());
         }
         if !self.outbox.is_empty() || !self.inbox.is_empty() {
             let (out, inb) = (self.outbox.len(), self.inbox.len());
@@ -113,11 +129,18 @@ struct Desk<'a> {
     memory: &'a Rc<Memory>,
     pieces: &'a mut Vec<Piece>,
     sessions: &'a mut Vec<Session>,
-    /// Sessions that have got a partner: number, partner, windows.
-    paired: Vec<(u32, u32, Option<Span>, Option<Span>)>,
+    paired: &'a mut Vec<NewPair>,
+    /// Sessions for whose partners there was no memory.
+    missed: Vec<u32>,
+    /// How often there is memory now: always, or by chance.
+    dice: Option<Dice>,
 }
 
 impl Desk<'_> {
+    fn has_memory(&self) -> bool {
+        self.dice.as_ref().is_none_or(|dice| dice.once_in(2))
+    }
+
     fn session(&mut self, number: u32) -> Option<&mut Session> {
         self.sessions.iter_mut().find(|s| s.number == number)
     }
@@ -187,9 +210,15 @@ impl EngineHost for Desk<'_> {
                 let at = self.pieces.iter().position(found);
                 let piece = at.map(|at| self.pieces.remove(at));
                 let memory = self.memory.clone();
+                let missed = !self.has_memory();
                 let Some(s) = self.session(session) else {
                     return;
                 };
+                if missed {
+                    (s.ended, s.failed, s.asked, s.phase) = (true, true, false, Phase::Lost);
+                    self.missed.push(session);
+                    return;
+                }
                 assert!(s.phase != Phase::Paired, "a session pairs once");
                 s.phase = Phase::Paired;
                 s.asked = false;
@@ -273,6 +302,11 @@ impl Host {
         user.greeting = Some(greeting);
         user.outbox.clear();
         self.user_send(k, &hello, Vec::new());
+    }
+
+    /// Whether there is memory for the user service now.
+    fn has_memory(&self) -> bool {
+        self.now >= self.short_until || self.env.dice.once_in(2)
     }
 
     /// The peer leaves, or this service does, and says goodbye.
@@ -366,12 +400,18 @@ impl Host {
 
     /// The link's worker.
     pub fn run_user(&mut self, k: usize) {
-        self.with_desk(k, |engine, desk| {
-            if engine.is_unfinished() {
-                engine.resume(desk);
-            }
-        });
+        let unsaid = |up: &Up| up.unsaid || up.engine.is_unfinished();
+        if self.ports[k].user.up.as_ref().is_some_and(unsaid) {
+            self.with_desk(k, |engine, desk| engine.resume(desk));
+        }
         for _ in 0..BATCH {
+            let user = &self.ports[k].user;
+            let waits = user.opening || !user.inbox.is_empty();
+            // What a message takes is had before anybody hears of it.
+            if waits && !self.has_memory() {
+                return self.kick_in(Entity::User(k), AGAIN);
+            }
+            self.user_open_up(k);
             let Some((header, data)) = self.ports[k].user.inbox.pop_front() else {
                 return;
             };
@@ -428,10 +468,20 @@ impl Host {
         if change == Change::Closed {
             self.user_close(k, true);
         }
-        if !matches!(change, Change::Opened | Change::Reopened) {
+        if matches!(change, Change::Opened | Change::Reopened) {
+            self.ports[k].user.opening = true;
+            if self.has_memory() {
+                self.user_open_up(k);
+            }
+        }
+    }
+
+    /// Begin a new life of the link, if a service listens for which that has not been done.
+    fn user_open_up(&mut self, k: usize) {
+        let port = &mut self.ports[k];
+        if !std::mem::take(&mut port.user.opening) {
             return;
         }
-        let port = &mut self.ports[k];
         let partner = port.user.greeting.as_ref().and_then(|g| g.partner());
         let (Some(life), Some(memory)) = (partner, port.memory()) else {
             return;
@@ -448,6 +498,8 @@ impl Host {
             memory,
             engine: Box::new(engine.expect("large enough")),
             pieces: Vec::new(),
+            unsaid: false,
+            paired: Vec::new(),
         });
         // What was posted is posted again.
         let posted = port
@@ -478,6 +530,7 @@ impl Host {
     /// let go of everything, for their service has ended.
     fn user_close(&mut self, k: usize, partner_gone: bool) {
         let user = &mut self.ports[k].user;
+        user.opening = false;
         let Some(mut up) = user.up.take() else { return };
         up.engine.end(&mut Ending(&up.memory, &mut up.pieces));
         for s in &mut user.sessions {
@@ -495,28 +548,47 @@ impl Host {
         }
     }
 
-    /// Let the engine do something, and send what it has to say.
+    /// Let the engine do something, and send what it has to say: as much as there is memory for.
     fn with_desk<R>(
         &mut self,
         k: usize,
         what: impl FnOnce(&mut Pairing, &mut Desk<'_>) -> R,
     ) -> Option<R> {
+        let short = self.now < self.short_until;
         let user = &mut self.ports[k].user;
         let up = user.up.as_mut()?;
         let mut desk = Desk {
             memory: &up.memory,
             pieces: &mut up.pieces,
             sessions: &mut user.sessions,
-            paired: Vec::new(),
+            paired: &mut up.paired,
+            missed: Vec::new(),
+            dice: short.then(|| self.env.dice.clone()),
         };
         let result = what(&mut up.engine, &mut desk);
-        let mut messages = Vec::new();
-        while let Some(message) = up.engine.poll(&mut desk) {
-            messages.push(message.encode().to_vec());
+        while let Some(missed) = desk.missed.pop() {
+            // The partner hears that it has gone.
+            let _ = up.engine.close(missed, &mut desk);
         }
-        let (life, paired, left) = (up.life, desk.paired, up.engine.is_unfinished());
+        let mut messages = Vec::new();
+        up.unsaid = loop {
+            if !desk.has_memory() {
+                break true;
+            }
+            match up.engine.poll(&mut desk) {
+                Some(message) => messages.push(message.encode().to_vec()),
+                None => break false,
+            }
+        };
+        let paired = match up.unsaid {
+            true => Vec::new(),
+            false => std::mem::take(&mut up.paired),
+        };
+        let (life, unsaid, left) = (up.life, up.unsaid, up.engine.is_unfinished());
         if left {
             self.kick(Entity::User(k));
+        } else if unsaid {
+            self.kick_in(Entity::User(k), AGAIN);
         }
         for bytes in messages {
             self.user_send(k, &Header::Pairing(life), bytes);
@@ -527,12 +599,7 @@ impl Host {
         Some(result)
     }
 
-    fn note_pair(
-        &mut self,
-        k: usize,
-        theirs: Life,
-        (number, partner, local, remote): (u32, u32, Option<Span>, Option<Span>),
-    ) {
+    fn note_pair(&mut self, k: usize, theirs: Life, (number, partner, local, remote): NewPair) {
         let (own, peer) = (self.index, self.ports[k].peer);
         let channel = self.ports[k].polled();
         let (near, far) = channel.map_or((0, 0), |channel| channel.borrow().epochs);
@@ -593,7 +660,7 @@ impl Host {
         self.next_session += 1;
         let tag = self.env.check.borrow_mut().unique();
         let user = &mut self.ports[k].user;
-        if user.up.is_none() {
+        if user.up.as_ref().is_none_or(|up| up.unsaid) {
             return;
         }
         user.sessions.push(Session {
@@ -685,7 +752,8 @@ impl Host {
     fn store_words(&mut self, k: usize) {
         let dice = &self.env.dice;
         for s in &self.ports[k].user.sessions {
-            if s.phase != Phase::Paired || s.parted || !s.ended || s.is_queue_pair() {
+            let knows = s.phase == Phase::Paired && s.mine.is_some();
+            if !knows || s.parted || s.is_queue_pair() {
                 continue;
             }
             if let Some((memory, span)) = &s.remote {

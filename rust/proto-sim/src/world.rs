@@ -428,6 +428,7 @@ impl World {
             }
             Fault::Deaf { host, ms } => self.hosts[host].deaf_until = self.now + ms * MS,
             Fault::NoBells { host, ms } => self.hosts[host].no_bells_until = self.now + ms * MS,
+            Fault::Short { host, ms } => self.hosts[host].short_until = self.now + ms * MS,
             Fault::AllOnes { host, ms } => {
                 let until = self.now + ms * MS;
                 self.hosts[host].ones_until = until;
@@ -608,6 +609,7 @@ impl World {
             h.deaf_until = self.now;
             h.ones_until = self.now;
             h.no_bells_until = self.now;
+            h.short_until = self.now;
         }
         for host in 0..self.hosts.len() {
             let h = &self.hosts[host];

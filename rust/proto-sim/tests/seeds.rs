@@ -8,9 +8,9 @@
 use std::time::{Duration, Instant};
 
 use mp_sim::check::Totals;
-use mp_sim::plan::{Length, Reduction};
-use mp_sim::run_seed;
+use mp_sim::plan::{Fault, Length, Plan, Reduction, MS};
 use mp_sim::shrink::shrink;
+use mp_sim::{run, run_seed};
 
 /// Short seeds of every day.
 const SHORT: u64 = 10_000;
@@ -77,6 +77,32 @@ fn whatever_happens_nothing_is_lost_and_everybody_finds_everybody() {
     assert!(totals.pairs > SHORT && totals.words > SHORT, "{totals:?}");
     assert!(totals.messages > 4 * SHORT, "{totals:?}");
     assert!(totals.lost_bells > SHORT && totals.resets > 0, "{totals:?}");
+}
+
+/// Memory that is short ends requests and sessions, and no link. With nothing else in the way, each
+/// link comes up once.
+#[test]
+fn a_host_that_is_short_of_memory_keeps_its_links() {
+    let mut totals = Totals::default();
+    for seed in 0..100 {
+        let mut plan = Plan::new(seed, Length::Short, &Reduction::default());
+        plan.hostile = false;
+        plan.sessions = true;
+        plan.faults.clear();
+        plan.calm = 1000 * MS;
+        let quiet = run(plan.clone(), false).unwrap_or_else(|why| panic!("seed {seed}: {why}"));
+        let hosts = plan.hosts.len();
+        plan.faults = (0..6)
+            .map(|n| {
+                let (host, ms) = (n % hosts, plan.calm / MS / 3);
+                (n as u64 * plan.calm / 6, Fault::Short { host, ms })
+            })
+            .collect();
+        let short = run(plan, false).unwrap_or_else(|why| panic!("seed {seed}: {why}"));
+        assert_eq!((short.ups, short.resets), (quiet.ups, 0), "seed {seed}");
+        totals.add(&short);
+    }
+    assert!(totals.pairs > 300 && totals.messages > 300, "{totals:?}");
 }
 
 /// The same with more hosts, for longer: with `LONG=1` for 25 minutes, else a few.

@@ -160,6 +160,18 @@ impl Message {
         }
     }
 
+    /// The session of the writer's of which the reader may not have heard before: the data is its
+    /// own.
+    pub fn introduces(&self) -> Option<u32> {
+        match self.what {
+            What::Post(session, ..) | What::Request(session, _) | What::Ask(session, ..) => {
+                Some(session)
+            }
+            What::Paired(pairing) if pairing.unposted => Some(pairing.partner),
+            _ => None,
+        }
+    }
+
     /// The bytes on the wire.
     pub fn encode(&self) -> Bytes<SIZE_NAMED> {
         let mut b = [0; SIZE];

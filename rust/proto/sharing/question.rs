@@ -56,19 +56,6 @@ impl Questions {
         (ticket, !core::mem::replace(&mut self.is_under_way, true))
     }
 
-    /// The message could not be sent: the next one who asks sends it, or who looks for what is
-    /// [owed](Self::owed).
-    pub fn unsent(&mut self) {
-        self.is_under_way = false;
-    }
-
-    /// Whether the caller has to send a message because one could not be sent before.
-    pub fn owed(&mut self) -> bool {
-        let is_owed = self.answered != self.asked && !self.is_under_way;
-        self.is_under_way |= is_owed;
-        is_owed
-    }
-
     /// The question of that number has been answered, and all before it.
     pub fn answered(&mut self, number: u32) -> Heard {
         let new = number.wrapping_sub(self.answered);
@@ -77,9 +64,8 @@ impl Questions {
         }
         self.answered = number;
         let is_left = self.answered != self.asked;
-        let sends = is_left && self.is_under_way;
-        self.is_under_way = is_left && self.is_under_way;
-        Heard::Answered { sends }
+        self.is_under_way = is_left;
+        Heard::Answered { sends: is_left }
     }
 
     /// The services do not listen to each other any more: nothing that was asked is answered.
@@ -156,25 +142,6 @@ mod tests {
         assert_eq!(questions.answered(2), LAST);
         assert_eq!(questions.is_answered(after), Ok(true));
         assert_eq!(questions.is_answered(before), Err(Lost));
-    }
-
-    #[test]
-    fn a_question_that_could_not_be_sent_is_sent_with_the_next_one() {
-        let mut questions = Questions::default();
-        let (first, _) = questions.ask();
-        assert!(!questions.owed());
-        questions.unsent();
-        let (_, sends) = questions.ask();
-        assert!(sends);
-        assert_eq!(questions.answered(2), LAST);
-        assert_eq!(questions.is_answered(first), Ok(true));
-        assert!(!questions.owed(), "nobody asks");
-        let (third, _) = questions.ask();
-        questions.unsent();
-        assert!(questions.owed());
-        assert!(!questions.owed(), "it is under way");
-        assert_eq!(questions.answered(3), LAST);
-        assert_eq!(questions.is_answered(third), Ok(true));
     }
 
     #[test]

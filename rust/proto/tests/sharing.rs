@@ -13,7 +13,7 @@ use mp_proto::rows::Row;
 use mp_proto::sharing::message::{Message, What};
 use mp_proto::sharing::{
     Corrupt, Engine, Entry, Event, Grant, Guest, Host, Object, Own, Refusal, Rights, Want, Why,
-    UNANSWERED,
+    SAYS, UNANSWERED,
 };
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -106,9 +106,37 @@ fn segment(number: u32) -> Want {
     }
 }
 
+/// A site that has room for so many messages, and no memory for others.
+struct Bounded<'a> {
+    site: &'a mut Site,
+    room: &'a mut usize,
+}
+
+impl Host for Bounded<'_> {
+    fn accept(&mut self, guest: u32, want: &Want, name: &Name) -> Result<Grant, Why> {
+        self.site.accept(guest, want, name)
+    }
+
+    fn accept_again(&mut self, guest: &Guest) -> Result<Grant, Why> {
+        self.site.accept_again(guest)
+    }
+
+    fn say(&mut self, message: Message) {
+        let left = self.room.checked_sub(1);
+        *self.room = left.unwrap_or_else(|| panic!("no room for {message:?}"));
+        self.site.say(message);
+    }
+
+    fn event(&mut self, event: Event) {
+        self.site.event(event);
+    }
+}
+
 struct Two {
     engines: [Tables; 2],
     sites: [Site; 2],
+    /// Messages that each can say without memory.
+    room: [usize; 2],
     lives: [u32; 2],
     is_up: bool,
     last: u32,
@@ -120,6 +148,7 @@ impl Two {
         Two {
             engines: [table(), table()],
             sites: Default::default(),
+            room: [0; 2],
             lives: [1, 2],
             is_up: false,
             last: 10,
@@ -137,8 +166,33 @@ impl Two {
         self.is_up = true;
         for n in 0..2 {
             let partner = Life::new(self.lives[1 - n]);
-            self.engines[n].up(partner, &mut self.sites[n]);
+            self.room[n] = self.room[n].max(self.engines[n].owed_by_up());
+            self.input(n, |engine, host| engine.up(partner, host));
+            self.room[n] = self.engines[n].owed();
         }
+    }
+
+    /// An input that cannot fail: there is room for what comes of it.
+    fn input<R>(&mut self, who: usize, f: impl FnOnce(&mut Tables, &mut Bounded<'_>) -> R) -> R {
+        let mut host = Bounded {
+            site: &mut self.sites[who],
+            room: &mut self.room[who],
+        };
+        f(&mut self.engines[who], &mut host)
+    }
+
+    /// An input before which room is made, and after which no more is kept than has to be.
+    fn reserved<R>(&mut self, who: usize, f: impl FnOnce(&mut Tables, &mut Bounded<'_>) -> R) -> R {
+        self.room[who] = self.room[who].max(self.engines[who].owed() + SAYS);
+        let result = self.input(who, f);
+        let owed = self.engines[who].owed();
+        assert!(self.room[who] >= owed, "more is owed than was reserved");
+        self.room[who] = owed;
+        result
+    }
+
+    fn withdraw(&mut self, who: usize, token: u32) {
+        self.input(who, |engine, host| engine.withdraw(token, host));
     }
 
     fn down(&mut self) {
@@ -161,18 +215,20 @@ impl Two {
 
     fn connect_by(&mut self, who: usize, want: Want, name: &Name) -> Result<u32, Refusal> {
         let number = self.fresh();
-        self.engines[who].connect(number, &want, name, &mut self.sites[who])?;
+        self.reserved(who, |engine, host| {
+            engine.connect(number, &want, name, host)
+        })?;
         Ok(number)
     }
 
     fn leave(&mut self, who: usize, number: u32) {
         self.sites[who].writes.remove(&number);
-        self.engines[who].leave(number, &mut self.sites[who]);
+        self.input(who, |engine, host| engine.leave(number, host));
     }
 
     fn end(&mut self, who: usize, token: u32) {
         let before = self.engines[who].guests(token).count();
-        let ended = self.engines[who].end(token, &mut self.sites[who]);
+        let ended = self.input(who, |engine, host| engine.end(token, host));
         assert_eq!(ended, before);
     }
 
@@ -182,7 +238,7 @@ impl Two {
             return false;
         };
         let to = 1 - from;
-        let heard = self.engines[to].receive(&message, &mut self.sites[to]);
+        let heard = self.reserved(to, |engine, host| engine.receive(&message, host));
         assert_eq!(heard, Ok(()), "{message:?}");
         true
     }
@@ -419,6 +475,28 @@ fn a_peer_that_does_not_answer_is_not_asked_for_ever() {
     two.down();
     two.up();
     assert!(two.connect(0, segment(5)).is_ok(), "nobody waits any more");
+}
+
+/// Without memory for anything, processes leave and owners end what they have.
+#[test]
+fn what_ends_needs_no_room_but_what_was_kept_for_it() {
+    let mut two = Two::new();
+    two.up();
+    two.sites[1].offered.extend([(1, 77), (2, 78)]);
+    let connect = |two: &mut Two, n| two.connect(0, segment(n)).unwrap();
+    let all = [1, 1, 2, 2].map(|n| connect(&mut two, n));
+    two.settle();
+    assert_eq!(two.room, [two.engines[0].owed(), two.engines[1].owed()]);
+    two.withdraw(1, 77);
+    two.end(1, 77);
+    two.withdraw(1, 78);
+    two.input(1, |engine, host| engine.end_guest(all[2], host));
+    for number in all {
+        two.leave(0, number);
+    }
+    assert_eq!((two.sites[0].out.len(), two.sites[1].out.len()), (4, 7));
+    two.settle();
+    assert_eq!([two.engines[0].owed(), two.engines[1].owed()], [0, 0]);
 }
 
 /// SI-ISM-2
@@ -692,7 +770,7 @@ proptest! {
                 5 => {
                     let token = two.sites[who].offered.values().next().copied();
                     if let Some(token) = token {
-                        two.engines[who].withdraw(token, &mut two.sites[who]);
+                        two.withdraw(who, token);
                     }
                 }
                 6 if dice.once_in(3) => two.down_at(who),

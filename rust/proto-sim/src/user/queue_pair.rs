@@ -360,7 +360,7 @@ impl Session {
 
     /// The process does what it does with its queue pair.
     fn run_queue_pair(&mut self, dice: &Dice, check: &mut Check) {
-        if !self.is_queue_pair() || self.phase != Phase::Paired || !self.ended {
+        if !self.is_queue_pair() || self.phase != Phase::Paired || self.mine.is_none() {
             return;
         }
         let (Some(piece), Some((memory, span))) = (&self.local, &self.remote) else {
