@@ -20,7 +20,7 @@ mod shortage;
 
 #[cfg(target_pointer_width = "64")]
 pub use again::{again, is_inner};
-pub use bridge::{Bridge, BridgeDevice, BridgeMemory};
+pub use bridge::{Bridge, BridgeDevice, BridgeMemory, Lines};
 pub use fake::{FakeDevice, Host, World, LOOPBACK};
 pub use forks::{child, children_of_threads};
 pub use shortage::LimitedMemory;
