@@ -45,11 +45,13 @@ places() {
 		userlib/c-abi/                  memory of callers in C, and what all libraries share
 		userlib/fabric/src/device.rs    system calls
 		userlib/fabric/src/map.rs       memory that others change
+		userlib/fabric/src/map/         stands in for an instruction, for tests
 		userlib/fabric/src/memory.rs    what of it is given away
 		userlib/fabric/src/queue.rs     the same
 		userlib/fabric/src/segment.rs   the same
 		userlib/fabric/src/session.rs   the same
 		userlib/fabric/src/thread.rs    keeps signals from threads
+		userlib/fabric/src/whole.rs     an instruction that no wrapper has
 		userlib/fabric/tests/sessions.rs    names physical memory that is not there
 		userlib/fabric-storm/           makes calls that no library would make
 		userlib/testing/src/forks.rs    forks, for tests

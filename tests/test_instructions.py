@@ -24,9 +24,18 @@ ROWS = {
     },
     **{
         f"VI: {name} of {size} bytes": ("vi_instructions", name.split()[-1], str(size))
-        for name in ("send", "RDMA write")
+        for name in ("send", "RDMA write", "RDMA read")
         for size in (8, 65536)
     },
+    **{
+        f"VI: send of {size} bytes on Reliable Reception": (
+            "vi_instructions",
+            "received-send",
+            str(size),
+        )
+        for size in (8, 65536)
+    },
+    "VI: send of 8 bytes by completion queues": ("vi_instructions", "queued-send", "8"),
     **{
         f"VI: checked send of {size} bytes": ("vi_instructions", "checked-send", str(size))
         for size in (8, 65536)

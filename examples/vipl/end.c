@@ -157,9 +157,16 @@ void post_part(struct end *end)
 
 void post_send(struct end *end, VIP_UINT16 control, const struct place *there, size_t length)
 {
+	post_send_with(end, control, there, length, 0);
+}
+
+void post_send_with(struct end *end, VIP_UINT16 control, const struct place *there, size_t length,
+	VIP_UINT32 immediate)
+{
 	VIP_DESCRIPTOR *descriptor = next(end, SEND);
 
 	descriptor->CS.Control = control;
+	descriptor->CS.ImmediateData = immediate;
 	if ((control & VIP_CONTROL_OP_MASK) != VIP_CONTROL_OP_SENDRECV) {
 		descriptor->DS[0].Remote.Data.AddressBits = there->address;
 		descriptor->DS[0].Remote.Handle = there->handle;

@@ -65,6 +65,9 @@ void post_receive(struct end *end);
 void post_part(struct end *end);
 /* Posts an operation, a control field of vipl.h, with so many bytes of what is to be sent. */
 void post_send(struct end *end, VIP_UINT16 control, const struct place *there, size_t length);
+/* The same, with immediate data if the control field says so. */
+void post_send_with(struct end *end, VIP_UINT16 control, const struct place *there, size_t length,
+	VIP_UINT32 immediate);
 
 /* Takes the next descriptor of a queue, as soon as it is done; NULL if anything has failed. */
 VIP_DESCRIPTOR *take(struct end *end, enum queue queue);

@@ -16,11 +16,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #define DISCRIMINATOR "vi_perf"
 #define WARM_UP 50			/* rounds before a latency is measured */
 #define CREDIT (WINDOW / 2)		/* messages that the server tells of at once */
 #define ROUNDS_FOR_CONNECTION 10	/* of other measurements take as long as one connection */
+#define PAUSE_MOST 1000000		/* microseconds */
 #define SIZES_MOST 32
 #define ROUNDS_MOST (UINT32_MAX - WARM_UP - CREDIT)
 
@@ -37,7 +39,8 @@ static const char usage[] =
 	"usage: vipl_perf server [--once] [options]\n"
 	"       vipl_perf client HOST [--only LIST] [--operations LIST] [--sizes LIST]\n"
 	"                 [--rounds N] [--json] [options]\n"
-	"options: [--level delivery|reception] [--wait] [--cq] [--patience MS]\n";
+	"options: [--level delivery|reception] [--wait] [--cq] [--pause US]\n"
+	"         [--patience MS]\n";
 
 struct options {
 	struct shape shape;
@@ -46,6 +49,7 @@ struct options {
 	unsigned long sizes[SIZES_MOST];
 	size_t size_count;
 	unsigned long rounds;
+	unsigned long pause;			/* microseconds before each operation of a latency */
 };
 
 /* What a client tells a server before a measurement, and where the teller's memory is. */
@@ -105,12 +109,38 @@ static int take_plan(struct end *end, struct plan *plan)
 	return 1;
 }
 
-/* An operation of a latency, which the other side notices. */
-static VIP_UINT16 noticed(const struct plan *plan)
+/* Pauses, if that is asked for; how many nanoseconds it was. */
+static VIP_UINT32 pause_for(unsigned long us)
 {
-	if (plan->operation == OF_WRITE)
-		return VIP_CONTROL_OP_RDMAWRITE | VIP_CONTROL_IMMEDIATE;
-	return plan->operation;
+	struct timespec time = { us / 1000000, us % 1000000 * 1000 };
+	double start = now_us(), ns;
+
+	if (!us)
+		return 0;
+	nanosleep(&time, NULL);
+	ns = (now_us() - start) * 1e3;
+	return ns < UINT32_MAX ? (VIP_UINT32)ns : UINT32_MAX;
+}
+
+/*
+ * Posts an operation of a latency, which the other side notices. How many nanoseconds the pause
+ * before it was goes along.
+ */
+static void post_noticed(struct end *end, const struct plan *plan, VIP_UINT32 pause)
+{
+	VIP_UINT16 control = plan->operation;
+
+	if (control == OF_WRITE || (control == OF_SEND && pause))
+		control |= VIP_CONTROL_IMMEDIATE;
+	post_send_with(end, control, &plan->place, plan->size, pause);
+}
+
+/* How many nanoseconds the other side has paused before it has sent that. */
+static VIP_UINT32 pause_of(const VIP_DESCRIPTOR *descriptor)
+{
+	int has = descriptor && descriptor->CS.Status & VIP_STATUS_IMMEDIATE;
+
+	return has ? descriptor->CS.ImmediateData : 0;
 }
 
 static void post_window(struct end *end)
@@ -123,13 +153,13 @@ static void post_window(struct end *end)
 
 /* --- the server */
 
-static void serve_latency(struct end *end, const struct plan *plan)
+static void serve_latency(struct end *end, const struct plan *plan, unsigned long pause)
 {
 	unsigned long n;
 
 	for (n = 0; n < plan->rounds + WARM_UP && take(end, RECEIVE); n++) {
 		post_receive(end);
-		post_send(end, noticed(plan), &plan->place, plan->size);
+		post_noticed(end, plan, pause_for(pause));
 		take(end, SEND);
 	}
 }
@@ -158,7 +188,7 @@ static void serve_connections(struct end *end, unsigned long rounds)
 }
 
 /* Serves a measurement; whether there was one, and what it was. */
-static int serve_one(struct end *end, struct plan *plan)
+static int serve_one(struct end *end, struct plan *plan, unsigned long pause)
 {
 	post_window(end);
 	serve(end, DISCRIMINATOR);
@@ -172,7 +202,7 @@ static int serve_one(struct end *end, struct plan *plan)
 	}
 	/* Remote memory needs nobody. */
 	if (plan->kind == LATENCY && plan->operation != OF_READ)
-		serve_latency(end, plan);
+		serve_latency(end, plan, pause);
 	else if (plan->kind == BANDWIDTH && plan->operation == OF_SEND)
 		serve_messages(end, plan);
 	/* The client says that it has ended, and gets an answer behind everything else. */
@@ -183,12 +213,12 @@ static int serve_one(struct end *end, struct plan *plan)
 	return 1;
 }
 
-static void run_server(struct end *end, int once)
+static void run_server(struct end *end, const struct options *options)
 {
 	struct plan plan;
 
 	for (;;) {
-		int served = serve_one(end, &plan);
+		int served = serve_one(end, &plan, options->pause);
 
 		/* Others may still come. */
 		if (!served)
@@ -197,7 +227,7 @@ static void run_server(struct end *end, int once)
 		leave(end);
 		if (!served)
 			continue;
-		if (plan.kind == NOTHING && once)
+		if (plan.kind == NOTHING && options->once)
 			return;
 		if (plan.kind == CONNECT)
 			serve_connections(end, plan.rounds);
@@ -245,20 +275,23 @@ static void finish(struct end *end, const struct plan *plan)
 }
 
 /* Half a round trip, or a whole read. */
-static double one_latency(struct end *end, const struct plan *plan)
+static double one_latency(struct end *end, const struct plan *plan, unsigned long pause)
 {
-	double start = now_us(), time;
+	VIP_DESCRIPTOR *answer;
+	double start, time;
 
-	post_send(end, noticed(plan), &plan->place, plan->size);
+	pause_for(pause);
+	start = now_us();
+	post_noticed(end, plan, 0);
 	if (plan->operation == OF_READ) {
 		take(end, SEND);
 		return now_us() - start;
 	}
-	take(end, RECEIVE);
-	time = (now_us() - start) / 2;
+	answer = take(end, RECEIVE);
+	time = now_us() - start - pause_of(answer) / 1e3;
 	take(end, SEND);
 	post_receive(end);
-	return time;
+	return time > 0 ? time / 2 : 0;
 }
 
 static int compare(const void *one, const void *other)
@@ -296,7 +329,8 @@ static void print_latency(const struct plan *plan, const double *times, int json
 	print_row(plan, p99, "us, 99 %");
 }
 
-static void measure_latency(struct end *end, const struct plan *plan, int json)
+static void measure_latency(struct end *end, const struct plan *plan,
+	const struct options *options)
 {
 	double *times = calloc(plan->rounds, sizeof(*times));
 	unsigned long n;
@@ -304,13 +338,13 @@ static void measure_latency(struct end *end, const struct plan *plan, int json)
 	if (!times)
 		fail("no memory");
 	for (n = 0; n < WARM_UP; n++)
-		one_latency(end, plan);
+		one_latency(end, plan, options->pause);
 	for (n = 0; n < plan->rounds; n++) {
-		times[n] = one_latency(end, plan);
+		times[n] = one_latency(end, plan, options->pause);
 		check_end(end);
 	}
 	qsort(times, plan->rounds, sizeof(*times), compare);
-	print_latency(plan, times, json);
+	print_latency(plan, times, options->json);
 	free(times);
 	finish(end, plan);
 }
@@ -391,7 +425,7 @@ static void measure(struct client *client, enum kind kind, enum operation operat
 		plan.rounds = (plan.rounds + CREDIT - 1) / CREDIT * CREDIT;
 	plan.place = begin(client, &plan);
 	if (kind == LATENCY)
-		measure_latency(&client->end, &plan, client->options->json);
+		measure_latency(&client->end, &plan, client->options);
 	else
 		measure_bandwidth(&client->end, &plan, client->options->json);
 	leave(&client->end);
@@ -492,6 +526,8 @@ static int set_option(int option, struct options *options)
 		return options->shape.cq = 1;
 	case 'p':
 		return parse_number(optarg, 1, ULONG_MAX, &options->shape.patience);
+	case 'u':
+		return parse_number(optarg, 0, PAUSE_MOST, &options->pause);
 	case '1':
 		return options->once = 1;
 	case 'o':
@@ -520,6 +556,7 @@ static void parse(int argc, char **argv, struct options *options)
 		{ "wait", no_argument, NULL, 'w' },
 		{ "cq", no_argument, NULL, 'c' },
 		{ "patience", required_argument, NULL, 'p' },
+		{ "pause", required_argument, NULL, 'u' },
 		{ "once", no_argument, NULL, '1' },
 		{ "only", required_argument, NULL, 'o' },
 		{ "operations", required_argument, NULL, 'q' },
@@ -544,7 +581,7 @@ int main(int argc, char **argv)
 {
 	struct options options = {
 		{ VIP_SERVICE_RELIABLE_DELIVERY, 0, 0, PATIENCE_MS }, 0, 0, 0, 0,
-		{ 8, 64, 1024, 65536 }, 4, 1000
+		{ 8, 64, 1024, 65536 }, 4, 1000, 0
 	};
 	struct client client;
 	const char *host = NULL;
@@ -560,7 +597,7 @@ int main(int argc, char **argv)
 		client.server = find_server(&client.end, host, DISCRIMINATOR);
 		run_client(&client);
 	} else {
-		run_server(&client.end, options.once);
+		run_server(&client.end, &options);
 	}
 	check("VipCloseNic", VipCloseNic(client.end.nic));
 	return EXIT_SUCCESS;

@@ -123,6 +123,9 @@ class Caller:
         """Let everybody who reads or writes there end the program."""
         return self._order(no_failure, "protect", address, length)
 
+    def unmap(self, address, length):
+        return self._order(no_failure, "unmap", address, length)
+
 
 class Call:
     """A command that a program runs, or has run."""

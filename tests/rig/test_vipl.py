@@ -4,6 +4,7 @@ another host. The development host shows most of the rest, in `userlib/vipl`."""
 
 import itertools
 import json
+import time
 from contextlib import contextmanager
 
 import phases
@@ -326,6 +327,23 @@ def test_the_tool_in_c_measures_in_every_way(fabric, numbers, options):
     # Three lines for each latency, one for each bandwidth, one for connections.
     assert len(lines) == 1 + 3 * 2 * (3 + 1) + 1
     assert {line.split()[0] for line in lines[1:]} == {"latency", "bandwidth", "connect"}
+
+
+@pytest.mark.parametrize(("server", "client"), ((C[0], C[0]), (C[0], RUST[0]), (RUST[0], C[0])))
+def test_pauses_are_made_and_do_not_count(fabric, numbers, server, client):
+    """A side that pauses tells for how long, and the other one, in whichever language, does not count
+    it."""
+    here, there = fabric.hosts
+    pause, rounds = 40_000, 20
+    options = ("--wait", "--pause", pause)
+    words = ("--json", "--only", "latency", "--operations", "send,write")
+    words += ("--rounds", rounds, "--sizes", 8)
+    start = time.monotonic()
+    told = list(map(json.loads, measured(there, here, server, client, *options, words=words)))
+    # Two operations, with pauses of both sides.
+    assert time.monotonic() - start >= 2 * 2 * rounds * pause / 1e6
+    assert [result["operation"] for result in told] == ["send", "write"]
+    assert all(0 < result["median"] < pause / 2 for result in told), told
 
 
 def test_the_tools_in_c_copy_files_of_all_lengths(fabric, numbers):

@@ -6,6 +6,7 @@ second one, or on the same one."""
 import errno
 import itertools
 import re
+import signal
 from contextlib import contextmanager
 from typing import NamedTuple, Optional
 
@@ -698,6 +699,68 @@ def test_memory_that_is_deregistered_under_load_is_not_touched(ends):
     assert errors.pop(0) in ({"RDMA_PROT"}, {"RDMA_PROT", "PARTIAL"})
     assert errors == [FLUSHED] * len(errors)
     assert server.told(2) == ["RDMAW_PROT", LOST]
+
+
+# --- memory that is unmapped too early
+
+
+def locked(program):
+    """Bytes that a process has locked."""
+    status = program.guest.read(f"/proc/{program.pid}/status")
+    return 1024 * int(re.search(r"^VmLck:\s*(\d+) kB", status, re.M)[1])
+
+
+@pytest.mark.parametrize("hole", ((0, 1), (1, 1), (3, 1), (0, 4)))
+def test_memory_that_was_unmapped_is_deregistered_as_any_other(ends, hole):
+    """VI-MEM-3, VI-MEM-11: as long as nobody uses it nothing happens, and no page beside it stays
+    locked."""
+    server, client = ends.connected()
+    before = locked(server.program)
+    room = server.program.allocate(4 * PAGE)
+    region = server.program.register(server.nic, room, 4 * PAGE, server.ptag, 1, 1)
+    assert locked(server.program) == before + 4 * PAGE
+    at, pages = hole
+    server.program.unmap(room + at * PAGE, pages * PAGE)
+    says(client, server, b"meanwhile")
+    server.program.deregister(server.nic, room, region)
+    assert locked(server.program) == before
+    with fails("INVALID_PARAMETER"):
+        server.program.deregister(server.nic, room, region)
+    says(client, server, b"afterwards")
+    assert (server.reports(), client.reports()) == ([], [])
+
+
+def write_into(server, client, room, region):
+    client.post(SEND, [client.part(0, 8)], control=WRITE, remote=Segment(room, region, 0))
+
+
+def receive_into(server, client, room, region):
+    server.post(RECV, [Segment(room, region, 8)])
+    client.send(b"for none")
+
+
+def read_from(server, client, room, region):
+    client.post(SEND, [client.part(0, 8)], control=READ, remote=Segment(room, region, 0))
+
+
+@pytest.mark.parametrize("use", (write_into, receive_into, read_from))
+def test_who_has_unmapped_memory_that_is_used_dies_alone(ends, use):
+    """The process gets SIGSEGV, also in a thread of the library; its partner is told, and nobody else
+    notices."""
+    server, client = ends.connected(RR)
+    with Program(ends.guests[1]) as another:
+        bystander, partner = Side(another, ends.numbers[1]), client.another(level=RD)
+        connect(bystander, partner)
+        room = server.program.allocate(PAGE)
+        region = server.program.register(server.nic, room, PAGE, server.ptag, 1, 1)
+        server.program.unmap(room, PAGE)
+        use(server, client, room, region)
+        assert server.program.process.wait(20).rc == -signal.SIGSEGV
+        assert client.told(1) == [LOST]
+        assert client.state() == "ERROR"
+        says(partner, bystander, b"still here")
+        says(bystander, partner, b"and there")
+        assert (partner.reports(), bystander.reports()) == ([], [])
 
 
 # --- catastrophes

@@ -7,8 +7,12 @@
 //!    ([`Buffers`]): a line of 64 bytes of which it fills a part. They are written out in any
 //!    order: when one is needed for another line, by chance at any time, and all of them by a
 //!    fence. A whole line goes out in one piece, a part of one in words, in any order.
+//!
+//!    A processor that has a store of a whole line writes it out at once, ahead of what the buffers
+//!    hold back ([`Buffers::store_line`]).
 //! 2. What was written out is posted: a queue, which the caller has.
-//! 3. A line arrives in words of 8 bytes, perhaps not all of them at once ([`Line::arriving`]).
+//! 3. A line arrives in words of 8 bytes, perhaps not all of them at once ([`Line::arriving`]),
+//!    unless the memory takes it whole ([`Line::whole`]): bridges do not promise that.
 
 #![forbid(unsafe_code)]
 
@@ -37,6 +41,8 @@ pub struct Line {
     pub set: u64,
     /// The bytes.
     pub data: [u8; LINE],
+    /// It becomes visible in one piece.
+    pub whole: bool,
 }
 
 impl Line {
@@ -44,14 +50,14 @@ impl Line {
     /// it returns is not set any more.
     pub fn arriving(&mut self, chance: &impl Chance) -> u64 {
         let now = match chance.once_in(32) {
-            true => self.set & spread(chance.below(1 << 8)),
-            false => self.set,
+            true if !self.whole => self.set & spread(chance.below(1 << 8)),
+            _ => self.set,
         };
         self.set &= !now;
         now
     }
 
-    fn is_whole(&self) -> bool {
+    fn is_full(&self) -> bool {
         self.set == u64::MAX
     }
 
@@ -104,6 +110,18 @@ impl Buffers {
         }
     }
 
+    /// Store the line at `at` in one piece: it goes to `post` at once, whatever is held back. What is
+    /// held back of the same line is combined with it; nothing that is stored later is.
+    pub fn store_line(&mut self, at: usize, data: [u8; LINE], post: impl FnOnce(Line)) {
+        self.0.retain(|line| line.at != at);
+        post(Line {
+            at,
+            set: u64::MAX,
+            data,
+            whole: false,
+        });
+    }
+
     /// The buffer for the line at `at`.
     fn line(&mut self, at: usize, chance: &impl Chance, post: &mut impl FnMut(Line)) -> &mut Line {
         let found = self.0.iter().position(|line| line.at == at);
@@ -115,6 +133,7 @@ impl Buffers {
                 at,
                 set: 0,
                 data: [0; LINE],
+                whole: false,
             });
             self.0.len() - 1
         });
@@ -128,7 +147,7 @@ impl Buffers {
         }
         let pick = chance.below(self.0.len() as u64) as usize;
         let line = self.0.swap_remove(pick);
-        if line.is_whole() {
+        if line.is_full() {
             return post(line);
         }
         let first = chance.below(8);
@@ -175,7 +194,7 @@ mod tests {
                 buffers.flush(&chance, |line| posted.push(line));
             }
             for mut line in posted {
-                torn += usize::from(!line.is_whole());
+                torn += usize::from(!line.is_full());
                 let mut times = 0;
                 while line.set != 0 {
                     let now = line.arriving(&chance);
@@ -193,5 +212,45 @@ mod tests {
             }
         }
         assert!(torn > 100 && late > 100, "{torn} {late}");
+    }
+
+    #[test]
+    fn a_line_in_one_piece_is_ahead_of_what_is_held_back_and_behind_nothing_of_its_own() {
+        // Nothing is written out by chance.
+        struct Never;
+        impl Chance for Never {
+            fn below(&self, n: u64) -> u64 {
+                n - 1
+            }
+        }
+        let (mut buffers, mut posted) = (Buffers::default(), Vec::new());
+        for (off, byte) in [(0, 1), (64, 2), (72, 3)] {
+            buffers.store(off, &[byte; 8], &Never, |line| posted.push(line));
+        }
+        assert!(posted.is_empty(), "held back");
+        buffers.store_line(64, [4; LINE], |line| posted.push(line));
+        buffers.store(64, &[5; 8], &Never, |line| posted.push(line));
+        buffers.flush(&Never, |line| posted.push(line));
+        let found: Vec<_> = posted.iter().map(|line| (line.at, line.set)).collect();
+        assert_eq!((found[0], found.len()), ((64, u64::MAX), 3));
+        assert_eq!(posted[0].data, [4; LINE]);
+        assert!(found.contains(&(0, 0xff)) && found.contains(&(64, 0xff)));
+    }
+
+    #[test]
+    fn a_line_that_the_memory_takes_whole_arrives_in_one_piece() {
+        let chance = Counter(Cell::new(7));
+        let arrives_at_once = |whole| {
+            let mut line = Line {
+                at: 0,
+                set: u64::MAX,
+                data: [0; LINE],
+                whole,
+            };
+            line.arriving(&chance) == u64::MAX
+        };
+        let at_once = |whole| (0..2000).filter(|_| arrives_at_once(whole)).count();
+        assert_eq!(at_once(true), 2000);
+        assert!(at_once(false) < 1990);
     }
 }

@@ -266,6 +266,13 @@ static void protect(struct call *call)
 	answer_number(call, "failed", mprotect(s.start, s.length, PROT_NONE) != 0);
 }
 
+static void unmap(struct call *call)
+{
+	struct span s = span(call);
+
+	answer_number(call, "failed", munmap(s.start, s.length) != 0);
+}
+
 const struct command memory_commands[] = {
 	{ "fill", fill },
 	{ "check", check },
@@ -277,5 +284,6 @@ const struct command memory_commands[] = {
 	{ "allocate", allocate },
 	{ "runs", allocate_runs },
 	{ "protect", protect },
+	{ "unmap", unmap },
 	{ NULL, NULL },
 };

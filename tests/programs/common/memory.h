@@ -12,6 +12,7 @@
  *	allocate LENGTH				memory of the program, in whole pages
  *	runs LENGTH				in huge pages, if there are such
  *	protect ADDRESS LENGTH			from being read and written, in whole pages
+ *	unmap ADDRESS LENGTH			in whole pages
  *
  * Those that use memory answer with the signal that has ended that, or 0.
  */

@@ -89,6 +89,8 @@ pub mod thread;
 mod wait;
 mod waits;
 mod wake;
+#[cfg(target_pointer_width = "64")]
+mod whole;
 
 pub use connection::{Connection, ConnectionInfo, ConnectionState, Goal};
 pub use deadline::Deadline;

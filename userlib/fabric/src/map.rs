@@ -7,6 +7,8 @@
 //! bounds checks, copies and atomic accesses that this needs and is maintained for exactly this
 //! purpose; an own type would repeat it. It is for 64-bit processes only; others have the address.
 
+#[cfg(target_pointer_width = "64")]
+use crate::whole;
 use crate::ProcessMemory;
 use rustix::{
     fd::AsFd,
@@ -75,6 +77,9 @@ pub struct Map<P: Protection = ReadWrite> {
     len: usize,
     /// A forked child has this object, but not the memory.
     process: u32,
+    /// Lines are stored in one piece. Only where the processor can.
+    #[cfg(target_pointer_width = "64")]
+    whole_lines: bool,
     protection: PhantomData<P>,
 }
 
@@ -103,6 +108,8 @@ impl<P: Protection> Map<P> {
             start: NonNull::new(start).ok_or(Errno::NOMEM)?,
             len,
             process: process::id(),
+            #[cfg(target_pointer_width = "64")]
+            whole_lines: false,
             protection: PhantomData,
         })
     }
@@ -218,6 +225,33 @@ impl Map {
         self.words(offset)
     }
 
+    /// Store lines in one piece from now on, where the processor can. For windows of bridges: other
+    /// memory leaves the caches by that.
+    #[cfg(target_pointer_width = "64")]
+    pub(crate) fn with_whole_lines(mut self) -> Self {
+        self.whole_lines = whole::is_there();
+        self
+    }
+
+    /// Store an aligned line of 64 bytes, each word in one piece, or all of them. Nothing if the line
+    /// is not all in the memory.
+    #[cfg(target_pointer_width = "64")]
+    #[inline]
+    pub(crate) fn store_line(&self, offset: usize, line: &[u64; 8]) -> Option<()> {
+        let words = self.line(offset)?;
+        if self.whole_lines {
+            // A copy, so that the caller's may stay in registers otherwise.
+            let line = *line;
+            // SAFETY: Only set where the processor has the instruction; a line is aligned.
+            unsafe { whole::store(words, &line) };
+            return Some(());
+        }
+        for (word, value) in words.iter().zip(line) {
+            word.store(value.to_le(), Ordering::Relaxed);
+        }
+        Some(())
+    }
+
     /// Words whose offset is a multiple of their size altogether. Nothing if they are not all in the
     /// memory.
     #[cfg(target_pointer_width = "64")]
@@ -263,3 +297,6 @@ impl<P: Protection> Drop for Map<P> {
         debug_assert!(unmapped.is_ok());
     }
 }
+
+#[cfg(all(test, target_arch = "x86_64", target_pointer_width = "64"))]
+mod tests;

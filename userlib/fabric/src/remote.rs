@@ -33,7 +33,9 @@ pub trait RemoteMemory: Debug + Send + Sync + 'static {
     /// other functions that store.
     fn store(&self, offset: usize, word: u64) -> Result<(), Errno>;
 
-    /// Store an aligned line of 64 bytes: each word in one piece, in any order.
+    /// Store an aligned line of 64 bytes: each word in one piece, in any order. Where the processor
+    /// has a store of 64 bytes the line may leave it in one piece, and ahead of what was stored before;
+    /// nobody may rest on either.
     ///
     /// # Errors
     /// `ERANGE`.
@@ -73,11 +75,7 @@ impl RemoteMemory for Map {
 
     #[inline]
     fn store_line(&self, offset: usize, line: &[u64; 8]) -> Result<(), Errno> {
-        let words = Map::line(self, offset).ok_or(Errno::RANGE)?;
-        for (word, value) in words.iter().zip(line) {
-            word.store(value.to_le(), Ordering::Relaxed);
-        }
-        Ok(())
+        Map::store_line(self, offset, line).ok_or(Errno::RANGE)
     }
 
     #[inline]

@@ -2,6 +2,8 @@
 
 //! Sessions: uses of windows that are shared with one process of the peer.
 
+#[cfg(target_pointer_width = "64")]
+use crate::{sys::mp_interface, whole, PartnerMemory, Stores};
 use crate::{
     sys::{
         self, mp_handle, mp_info, mp_session, mp_session_access, mp_session_address,
@@ -10,8 +12,6 @@ use crate::{
     Call, CharDevice, Deadline, Device, Error, EventMask, Fabric, InterfaceId, Limit, Map, Object,
     PciFunction, PhysicalRange, Result, Subject, Vouched,
 };
-#[cfg(target_pointer_width = "64")]
-use crate::{PartnerMemory, Stores};
 use rustix::io::Errno;
 use std::{ops::RangeInclusive, sync::Arc};
 
@@ -389,14 +389,37 @@ impl<D: Device> Session<D> {
     /// [`Error::NotFound`], and those of `mmap()`.
     #[cfg(target_pointer_width = "64")]
     pub fn remote(&self) -> Result<Option<PartnerMemory<D>>> {
-        let Some(window) = self.state()?.remote else {
+        let state = self.state()?;
+        let Some(window) = state.remote else {
             return Ok(None);
         };
         let device = &self.object.device;
         Ok(Some(match window.is_mappable() {
-            true => PartnerMemory::Mapped(device.remote(self.map(window)?)),
+            true => {
+                let map = self.map(window)?;
+                let map = match self.takes_whole_lines(state.interface) {
+                    true => map.with_whole_lines(),
+                    false => map,
+                };
+                PartnerMemory::Mapped(device.remote(map))
+            }
             false => PartnerMemory::Sent(Stores::new(device, self.open_handle()?, window.size)?),
         }))
+    }
+
+    /// Whether lines are stored in one piece to a window of that interface: where the processor can,
+    /// and the window is one of a bridge, not memory of this host.
+    #[cfg(target_pointer_width = "64")]
+    fn takes_whole_lines(&self, interface: InterfaceId) -> bool {
+        if !whole::is_there() {
+            return false;
+        }
+        let mut about = mp_interface {
+            id: interface.0,
+            ..Default::default()
+        };
+        let asked = self.object.device.call(Call::Interface(&mut about));
+        asked.is_ok() && about.flags & sys::MP_INTERFACE_LOOPBACK == 0
     }
 
     /// Map a window of [`state()`](Self::state).

@@ -41,6 +41,20 @@ const PAUSE: Duration = Duration::from_micros(20);
 /// Most writes that arrive in one look.
 const AT_ONCE: u64 = 64;
 
+/// How a line goes that [`RemoteMemory::store_line`] stores.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Lines {
+    /// As words: the processor has no store of 64 bytes.
+    #[default]
+    InWords,
+    /// It leaves the processor in one piece, ahead of what is still combined there, and arrives as any
+    /// other: a processor's store of 64 bytes and what PCI Express promises of it.
+    InOneWrite,
+    /// It also arrives in one piece. Bridges do not promise that: a reader who rests on it works by
+    /// this one only.
+    Whole,
+}
+
 /// Random numbers that a seed determines (splitmix64).
 #[derive(Debug)]
 struct Dice(Cell<u64>);
@@ -72,6 +86,7 @@ struct Way {
     dice: Dice,
     /// Pieces of bytes that are still to be spoiled.
     spoils: Arc<AtomicU32>,
+    lines: Lines,
 }
 
 impl Way {
@@ -85,6 +100,24 @@ impl Way {
         let buffers = self.buffers.entry(thread::current().id()).or_default();
         let posted = &mut self.posted;
         buffers.store(offset, bytes, &self.dice, |line| posted.push_back(line));
+        self.arrive_by_chance();
+    }
+
+    fn store_line(&mut self, offset: usize, line: &[u64; 8]) {
+        let mut bytes = [0; LINE];
+        for (room, word) in bytes.chunks_exact_mut(8).zip(line) {
+            room.copy_from_slice(&word.to_le_bytes());
+        }
+        let whole = self.lines == Lines::Whole;
+        let buffers = self.buffers.entry(thread::current().id()).or_default();
+        let posted = &mut self.posted;
+        buffers.store_line(offset, bytes, |line| {
+            posted.push_back(Line { whole, ..line });
+        });
+        self.arrive_by_chance();
+    }
+
+    fn arrive_by_chance(&mut self) {
         if self.dice.once_in(4) {
             let count = self.dice.below(8);
             self.arrive(count);
@@ -102,10 +135,10 @@ impl Way {
     fn settle(&mut self) {
         let threads: Vec<_> = self.buffers.keys().copied().collect();
         threads.into_iter().for_each(|thread| self.flush(thread));
-        self.arrive(u64::MAX);
+        self.arrive_all();
     }
 
-    /// At most so many writes arrive.
+    /// At most so many writes arrive, and none behind one of which a part is missing.
     fn arrive(&mut self, count: u64) {
         for _ in 0..count {
             let Some(mut line) = self.posted.pop_front() else {
@@ -114,8 +147,14 @@ impl Way {
             let now = line.arriving(&self.dice);
             apply(&self.map.volatile(), &line, now);
             if line.set != 0 {
-                self.posted.push_front(line);
+                return self.posted.push_front(line);
             }
+        }
+    }
+
+    fn arrive_all(&mut self) {
+        while !self.posted.is_empty() {
+            self.arrive(u64::MAX);
         }
     }
 
@@ -165,6 +204,7 @@ struct Shared {
     seed: Dice,
     ways: Vec<Weak<Mutex<Way>>>,
     spoils: Arc<AtomicU32>,
+    lines: Lines,
 }
 
 /// A bridge between hosts; copies share it.
@@ -193,7 +233,14 @@ impl Bridge {
             seed: Dice(Cell::new(seed)),
             ways: Vec::new(),
             spoils: Arc::default(),
+            lines: Lines::default(),
         })))
+    }
+
+    /// How lines go to memory that is mapped from now on.
+    pub fn with_lines(self, lines: Lines) -> Self {
+        lock(&self.0).lines = lines;
+        self
     }
 
     /// A device whose stores to partners pass through the bridge.
@@ -215,7 +262,7 @@ impl Bridge {
     /// bridge is behind it.
     pub fn arrive(&self) {
         let ways = live(&mut lock(&self.0).ways);
-        ways.iter().for_each(|way| lock(way).arrive(u64::MAX));
+        ways.iter().for_each(|way| lock(way).arrive_all());
     }
 
     /// Change a bit of each of the next so many pieces of bytes on their way. Single words and
@@ -232,6 +279,7 @@ impl Bridge {
             posted: VecDeque::new(),
             dice: Dice(Cell::new(shared.seed.roll())),
             spoils: Arc::clone(&shared.spoils),
+            lines: shared.lines,
         }));
         shared.ways.push(Arc::downgrade(&way));
         way
@@ -339,7 +387,14 @@ impl RemoteMemory for BridgeMemory {
     }
 
     fn store_line(&self, offset: usize, line: &[u64; 8]) -> Result<(), Errno> {
-        self.check(offset, LINE, 8)?;
+        self.check(offset, LINE, LINE)?;
+        {
+            let mut way = lock(&self.way);
+            if way.lines != Lines::InWords {
+                way.store_line(offset, line);
+                return Ok(());
+            }
+        }
         let mut at = offset;
         for word in line {
             self.store(at, *word)?;
@@ -421,6 +476,49 @@ mod tests {
             late > 100 && torn > 10 && crossed > 10,
             "{late} {torn} {crossed}"
         );
+    }
+
+    /// What a reader finds of a line that is stored behind other bytes: how often a part of it, and how
+    /// often all of it before those bytes.
+    fn found(lines: Lines, fence: bool) -> (usize, usize) {
+        let (mut torn, mut ahead) = (0, 0);
+        for seed in 0..1500 {
+            let bridge = Bridge::still(seed).with_lines(lines);
+            let (near, far) = memory(&bridge);
+            far.write(512, &[1; 32]).expect("inside");
+            if fence {
+                far.flush();
+            }
+            far.store_line(128, &[1; 8]).expect("inside");
+            for _ in 0..20 {
+                let words: Vec<u64> = (0..8).map(|n| word(&near, 128 + 8 * n)).collect();
+                let (some, all) = (words.contains(&1), words == [1; 8]);
+                torn += usize::from(some && !all);
+                ahead += usize::from(all && word(&near, 512) == 0);
+                bridge.step();
+            }
+            far.flush();
+            bridge.arrive();
+            assert_eq!((word(&near, 128), word(&near, 184)), (1, 1), "lost");
+        }
+        (torn, ahead)
+    }
+
+    #[test]
+    fn a_line_in_one_write_is_torn_less_and_only_a_whole_one_never() {
+        let [words, write, whole] =
+            [Lines::InWords, Lines::InOneWrite, Lines::Whole].map(|lines| found(lines, false).0);
+        assert!(words > write && write > 10, "{words} {write}");
+        assert_eq!(whole, 0);
+    }
+
+    #[test]
+    fn a_line_in_one_piece_needs_a_fence_behind_what_it_tells_of() {
+        for lines in [Lines::InWords, Lines::InOneWrite, Lines::Whole] {
+            let (without, with) = (found(lines, false).1, found(lines, true).1);
+            assert!(without > 10, "{lines:?}: {without}");
+            assert_eq!(with, 0, "{lines:?}");
+        }
     }
 
     #[test]

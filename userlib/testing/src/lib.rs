@@ -6,6 +6,7 @@
 //! |---|---|
 //! | `fake` | [`World`]: two hosts in one process, and [`FakeDevice`]s that stand in for the driver |
 //! | `bridge` | [`Bridge`]: what a device's stores to partners pass through |
+//! | `seeds` | [`bridge_seed`], [`with_other_seeds`]: chances of bridges, and more of them |
 //! | `forks` | [`children_of_threads`], [`child`]: what a forked child can do |
 //! | `shortage` | [`LimitedMemory`]: memory that runs out |
 //! | `built` | [`built`]: the shared library of a crate, and programs in C above it |
@@ -16,11 +17,13 @@ mod bridge;
 pub mod built;
 mod fake;
 mod forks;
+mod seeds;
 mod shortage;
 
 #[cfg(target_pointer_width = "64")]
 pub use again::{again, is_inner};
-pub use bridge::{Bridge, BridgeDevice, BridgeMemory};
+pub use bridge::{Bridge, BridgeDevice, BridgeMemory, Lines};
 pub use fake::{FakeDevice, Host, World, LOOPBACK};
 pub use forks::{child, children_of_threads};
+pub use seeds::{bridge_seed, with_other_seeds};
 pub use shortage::LimitedMemory;

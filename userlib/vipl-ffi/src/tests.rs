@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
 //! The functions on a stand-in for the device: two hosts in one process, each with a program that
-//! passes structures of C. Names of tests say the rule, doc comments its id.
+//! passes structures of C, and a model of a bridge between them. Names of tests say the rule, doc comments its id.
 
 mod connections;
 mod misuse;
@@ -17,7 +17,7 @@ use crate::{
 };
 use mp_c_abi::{Handle, Opaque, Out};
 use mp_fabric::{Fabric, Map, ProcessMemory};
-use mp_testing::{FakeDevice, Host, World};
+use mp_testing::{bridge_seed, Bridge, BridgeDevice, Host, World};
 use std::{ffi::c_void, mem::MaybeUninit, ptr, sync::Arc, thread, time::Duration};
 use vipl::{Error, Library, QueueKind, Result};
 
@@ -26,13 +26,19 @@ const NONE: Handle = Handle::NULL;
 const SOON: u64 = 30_000;
 const INVALID: Result<()> = Err(Error::InvalidParameter);
 
-type Program = Process<FakeDevice>;
+type Program = Process<BridgeDevice>;
+
+thread_local! {
+    /// Between all programs of a test.
+    static BRIDGE: Bridge = Bridge::new(bridge_seed());
+}
 
 fn program(world: &World, host: Host) -> Arc<Program> {
     let world = world.clone();
+    let bridge = BRIDGE.with(Bridge::clone);
     let load = move || {
-        let world = world.clone();
-        Library::new(move || Ok(Fabric::with_device(world.open(host))))
+        let (world, bridge) = (world.clone(), bridge.clone());
+        Library::new(move || Ok(Fabric::with_device(bridge.device(world.open(host)))))
     };
     Arc::new(Process::new(Box::leak(Box::new(load))))
 }
@@ -342,4 +348,10 @@ fn connect(
         let (Told(asked), remote) = waiting.join().unwrap();
         (asked, answer, remote)
     })
+}
+
+/// All of them with other chances of the bridge.
+#[test]
+fn with_other_seeds() {
+    mp_testing::with_other_seeds("tests::with_other_seeds", &[]);
 }

@@ -3,17 +3,18 @@
 //! Does operations between two VIs in one thread, for a program that counts instructions.
 //!
 //! `vi_instructions OPERATION SIZE COUNT`: of `send`, each is received and taken by both sides; each
-//! RDMA write (`write`) is taken by its side, and its target looks until the bytes are there.
-//! `checked-send` and `checked-write` have checks of what crosses. A `look` asks for a receive that is
-//! not complete. Over the library's fake device. What is counted is `operations()`; what one operation
+//! RDMA write (`write`) is taken by its side, and its target looks until the bytes are there; the
+//! target of each RDMA read (`read`) looks until the reader has taken it. `checked-send` has checks of
+//! what crosses, `received-send` is on Reliable Reception, `queued-send` is taken by completion queues;
+//! so of the others. A `look` asks for a receive that is not complete. Over the library's fake device. What is counted is `operations()`; what one operation
 //! takes is the difference of two counts, divided by the difference of their operations:
 //! `tests/test_instructions.py`.
 
 use mp_testing::{FakeDevice, Host, World};
 use std::{env, error, thread, time::Duration};
 use vipl::{
-    Deadline, Descriptor, Error, Fabric, Level, Library, Map, MemAttributes, MemHandle, NetAddress,
-    Nic, Remote, Vi, ViAttributes,
+    Completion, Cq, Deadline, Descriptor, Error, Fabric, Level, Library, Map, MemAttributes,
+    MemHandle, NetAddress, Nic, QueueKind, Remote, Vi, ViAttributes,
 };
 use vm_memory::Bytes;
 
@@ -27,15 +28,26 @@ type Outcome<T> = Result<T, Box<dyn error::Error>>;
 struct Side {
     nic: Nic<FakeDevice>,
     vi: Vi<FakeDevice>,
+    /// Of both queues, if there is one.
+    cq: Option<Cq<FakeDevice>>,
     map: Map,
     memory: MemHandle,
 }
 
+/// How it is done.
+#[derive(Clone, Copy, PartialEq)]
+enum Manner {
+    Plain,
+    Checked,
+    Received,
+    Queued,
+}
+
 impl Side {
-    fn new(world: &World, host: Host, size: usize, checks: bool) -> Outcome<Self> {
+    fn new(world: &World, host: Host, size: usize, manner: Manner) -> Outcome<Self> {
         let world = world.clone();
         let library = Library::new(move || Ok(Fabric::with_device(world.open(host))));
-        let library = library.checks(checks);
+        let library = library.checks(manner == Manner::Checked);
         let nic = library.open_nic("VINIC")?;
         let ptag = nic.create_ptag()?;
         let map = Map::allocate(DATA + size.next_multiple_of(4096))?;
@@ -46,16 +58,24 @@ impl Side {
         };
         let memory = nic.register(map.memory(), &attributes)?;
         let attributes = ViAttributes {
-            level: Level::ReliableDelivery,
+            level: match manner {
+                Manner::Received => Level::ReliableReception,
+                _ => Level::ReliableDelivery,
+            },
             max_transfer_size: 1 << 20,
             ptag,
             rdma_write: true,
             rdma_read: true,
         };
-        let vi = nic.create_vi(&attributes, None, None, 0)?;
+        let cq = match manner {
+            Manner::Queued => Some(nic.create_cq(4, 0)?),
+            _ => None,
+        };
+        let vi = nic.create_vi(&attributes, cq.as_ref(), cq.as_ref(), 0)?;
         Ok(Side {
             nic,
             vi,
+            cq,
             map,
             memory,
         })
@@ -68,6 +88,24 @@ impl Side {
     fn address(&self) -> Outcome<NetAddress> {
         let attributes = self.nic.attributes()?;
         Ok(NetAddress::new(attributes.local_address, b"vi"))
+    }
+
+    /// Whether a descriptor of a queue was taken.
+    fn taken(&self, kind: QueueKind) -> Outcome<bool> {
+        if let Some(cq) = &self.cq {
+            match cq.done() {
+                Err(Error::NotDone) => return Ok(false),
+                entry => {
+                    if entry?.1 != kind {
+                        return Err("it is of the other queue".into());
+                    }
+                }
+            }
+        }
+        taken(match kind {
+            QueueKind::Send => self.vi.send_done(),
+            QueueKind::Receive => self.vi.recv_done(),
+        })
     }
 
     /// Write a descriptor of the data.
@@ -83,6 +121,7 @@ impl Side {
 enum Operation {
     Send,
     Write,
+    Read,
     Look,
 }
 
@@ -106,7 +145,7 @@ fn connect(a: &Side, b: &Side) -> Outcome<()> {
 }
 
 /// Whether a descriptor was taken.
-fn taken(done: vipl::Result<vipl::Completion>) -> Outcome<bool> {
+fn taken(done: vipl::Result<Completion>) -> Outcome<bool> {
     match done {
         Err(Error::NotDone | Error::Descriptor) => Ok(false),
         other if other?.status.is_error() => Err("an operation has failed".into()),
@@ -117,35 +156,57 @@ fn taken(done: vipl::Result<vipl::Completion>) -> Outcome<bool> {
 /// What is counted. Both sides look in turn: a large operation needs both.
 #[inline(never)]
 fn operations(a: &Side, b: &Side, operation: Operation, last: usize, count: usize) -> Outcome<()> {
-    let write = operation == Operation::Write;
     for n in 0..count {
-        if operation == Operation::Look {
-            match b.vi.recv_done() {
+        // What is written or read differs from what was there before.
+        match operation {
+            Operation::Look => match b.vi.recv_done() {
                 Err(Error::NotDone) => continue,
                 other => return Err(format!("there is something: {other:?}").into()),
-            }
-        }
-        if write {
-            // What is written differs from what was written before.
-            a.map.volatile().write_obj(n as u8, last)?;
-        } else {
-            b.vi.post_recv(b.at(DESCRIPTOR), b.memory)?;
+            },
+            Operation::Send => b.vi.post_recv(b.at(DESCRIPTOR), b.memory)?,
+            Operation::Write => a.map.volatile().write_obj(n as u8, last)?,
+            Operation::Read => b.map.volatile().write_obj(n as u8, last)?,
         }
         a.vi.post_send(a.at(DESCRIPTOR), a.memory)?;
         let (mut arrived, mut done) = (false, false);
         while !arrived || !done {
             if !arrived {
-                arrived = taken(b.vi.recv_done())?;
-                if write {
+                arrived = b.taken(QueueKind::Receive)?;
+                if operation == Operation::Write {
                     arrived = b.map.volatile().read_obj::<u8>(last)? == n as u8;
                 }
             }
             if !done {
-                done = taken(a.vi.send_done())?;
+                done = a.taken(QueueKind::Send)?;
             }
+            if operation == Operation::Read {
+                arrived = done;
+            }
+        }
+        if operation == Operation::Read && a.map.volatile().read_obj::<u8>(last)? != n as u8 {
+            return Err("something else was read".into());
         }
     }
     Ok(())
+}
+
+/// The manner and the operation that an argument names.
+fn named(argument: &str) -> Outcome<(Manner, Operation)> {
+    let (manner, operation) = match argument.split_once('-') {
+        None => (Manner::Plain, argument),
+        Some(("checked", operation)) => (Manner::Checked, operation),
+        Some(("received", operation)) => (Manner::Received, operation),
+        Some(("queued", operation)) => (Manner::Queued, operation),
+        Some(_) => return Err("it is neither checked nor received nor queued".into()),
+    };
+    let operation = match operation {
+        "send" => Operation::Send,
+        "write" => Operation::Write,
+        "read" => Operation::Read,
+        "look" => Operation::Look,
+        _ => return Err("it is neither send nor write nor read nor look".into()),
+    };
+    Ok((manner, operation))
 }
 
 fn main() -> Outcome<()> {
@@ -155,27 +216,21 @@ fn main() -> Outcome<()> {
             .next()
             .ok_or("OPERATION, SIZE and COUNT are missing")
     };
-    let operation = next()?;
-    let plain = operation.strip_prefix("checked-");
-    let checks = plain.is_some();
-    let operation = match plain.unwrap_or(&operation) {
-        "send" => Operation::Send,
-        "write" => Operation::Write,
-        "look" => Operation::Look,
-        _ => return Err("it is neither send nor write nor look".into()),
-    };
+    let (manner, operation) = named(&next()?)?;
     let (size, count): (usize, usize) = (next()?.parse()?, next()?.parse()?);
     let world = World::new(1, 1 << 24);
     let (a, b) = (
-        Side::new(&world, Host::A, size, checks)?,
-        Side::new(&world, Host::B, size, checks)?,
+        Side::new(&world, Host::A, size, manner)?,
+        Side::new(&world, Host::B, size, manner)?,
     );
+    let remote = Remote {
+        address: b.at(DATA) as u64,
+        handle: b.memory.0,
+    };
     let descriptor = match operation {
         Operation::Send | Operation::Look => Descriptor::new(),
-        Operation::Write => Descriptor::write(Remote {
-            address: b.at(DATA) as u64,
-            handle: b.memory.0,
-        }),
+        Operation::Write => Descriptor::write(remote),
+        Operation::Read => Descriptor::read(remote),
     };
     a.describe(descriptor, size)?;
     b.describe(Descriptor::new(), size)?;

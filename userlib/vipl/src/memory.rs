@@ -231,10 +231,17 @@ impl Locks {
     }
 }
 
-/// Unlock pages. Those that the program has unmapped are not locked any more.
+/// Unlock pages. Those that the program has unmapped are not locked any more, and the kernel gets no
+/// further than to them: then each page is unlocked by itself.
 fn release(pages: &Range<usize>) {
     // SAFETY: Where a page is does not matter to anybody.
-    let _ = unsafe { munlock(start(pages), pages.len()) };
+    let unlock = |pages: &Range<usize>| unsafe { munlock(start(pages), pages.len()) };
+    if unlock(pages).is_err() {
+        let page = page_size();
+        for at in pages.clone().step_by(page) {
+            let _ = unlock(&(at..at + page));
+        }
+    }
 }
 
 fn start(pages: &Range<usize>) -> *mut c_void {
@@ -564,6 +571,33 @@ pub(crate) mod tests {
         let late = regions.register(map.memory(), attributes(), u64::MAX);
         assert_eq!(late, Err(Error::InvalidParameter));
         assert_eq!(locked(&map), [false]);
+    }
+
+    /// VI-MEM-3, VI-MEM-11: a region of which a part was unmapped ends as any other, and leaves no
+    /// locked pages behind.
+    #[test]
+    fn pages_beside_unmapped_ones_are_unlocked() {
+        let has_locked = |pages: usize| {
+            let status = std::fs::read_to_string("/proc/self/status").unwrap();
+            let locked = status.lines().find_map(|line| line.strip_prefix("VmLck:"));
+            locked.unwrap().trim() == format!("{} kB", 4 * pages)
+        };
+        let run = || {
+            for gone in [0..1, 1..2, 3..4, 0..4] {
+                let (regions, map) = (Regions::default(), Map::allocate(4 * 4096).unwrap());
+                let base = map.memory().start();
+                let handle = regions.register(map.memory(), attributes(), u64::MAX);
+                let pages = base + gone.start * 4096..base + gone.end * 4096;
+                // SAFETY: Nobody accesses the pages.
+                unsafe { rustix::mm::munmap(start(&pages), pages.len()) }.unwrap();
+                assert!(has_locked(4 - gone.len()));
+                assert_eq!(regions.deregister(base, handle.unwrap()), Ok(TAG));
+                assert!(has_locked(0), "{gone:?}");
+            }
+            0
+        };
+        // Nothing else is mapped where the pages were.
+        assert_eq!(mp_testing::child(run), 0);
     }
 
     /// VI-MEM-10: pages in front of one that cannot be locked do not stay locked.

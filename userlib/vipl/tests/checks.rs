@@ -137,3 +137,9 @@ fn bytes_are_not_checked_unless_a_side_asks_for_it() {
     assert_eq!(got, good(receive, Status::OP_RECEIVE, LEN));
     assert_ne!(pair.b.bytes(room, LEN), [7; LEN]);
 }
+
+/// All of them with other chances of the bridge.
+#[test]
+fn with_other_seeds() {
+    mp_testing::with_other_seeds("with_other_seeds", &[]);
+}

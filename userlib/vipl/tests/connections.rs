@@ -5,7 +5,7 @@
 mod common;
 
 use common::{briefly, flushed, good, soon, Pair, Side, TestVi};
-use mp_testing::{Bridge, Host, World};
+use mp_testing::{bridge_seed, Bridge, Host, World};
 use std::{
     thread,
     time::{Duration, Instant},
@@ -580,7 +580,7 @@ fn peers_meet_on_a_link_that_both_have() {
         (Host::B, false),
     ] {
         let world = World::new(2, 8 << 20);
-        let bridge = Bridge::new(7);
+        let bridge = Bridge::new(bridge_seed());
         let sides = [Host::A, Host::B].map(|host| Side::new(&world, &bridge, host));
         let vis = [0, 1].map(|n| sides[n].vi(Level::ReliableDelivery));
         let addresses = [0, 1].map(|n| sides[n].address(b"meet"));
@@ -612,4 +612,10 @@ fn peers_meet_on_a_link_that_both_have() {
         sides[0].send(&vis[0], b"four");
         assert_eq!(vis[1].recv_wait(soon()).unwrap().descriptor, receive);
     }
+}
+
+/// All of them with other chances of the bridge.
+#[test]
+fn with_other_seeds() {
+    mp_testing::with_other_seeds("with_other_seeds", &[]);
 }

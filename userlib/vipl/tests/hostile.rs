@@ -341,3 +341,9 @@ fn a_wait_for_a_send_holds_up_no_done_and_ends_with_the_nic() {
         assert_eq!(waits.join().unwrap(), Err(Error::InvalidParameter));
     });
 }
+
+/// All of them with other chances of the bridge.
+#[test]
+fn with_other_seeds() {
+    mp_testing::with_other_seeds("with_other_seeds", &[]);
+}

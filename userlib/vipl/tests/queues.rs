@@ -939,3 +939,9 @@ fn stores_that_are_not_sent_are_kept_or_end_the_connection() {
         assert_eq!(told.recv_timeout(SOON), Ok(ErrorCode::ConnLost));
     }
 }
+
+/// All of them with other chances of the bridge; those that take long, once.
+#[test]
+fn with_other_seeds() {
+    mp_testing::with_other_seeds("with_other_seeds", &["does_not_answer", "as_many_entries"]);
+}

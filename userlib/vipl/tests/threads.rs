@@ -479,3 +479,9 @@ fn nothing_is_left_of_a_vi_that_is_destroyed() {
     nic.deregister(pair.a.at(0), memory).unwrap();
     assert_eq!((cq.destroy(), nic.destroy_ptag(tag)), (Ok(()), Ok(())));
 }
+
+/// All of them with other chances of the bridge.
+#[test]
+fn with_other_seeds() {
+    mp_testing::with_other_seeds("with_other_seeds", &[]);
+}

@@ -185,3 +185,9 @@ fn sides_that_sleep_wake_each_other() {
         a.disconnect().unwrap();
     }
 }
+
+/// All of them with other chances of the bridge.
+#[test]
+fn with_other_seeds() {
+    mp_testing::with_other_seeds("with_other_seeds", &[]);
+}

@@ -788,3 +788,12 @@ fn a_flood_leaves_room_for_others() {
     });
     assert_eq!(state(&flood.0), State::Connected);
 }
+
+/// All of them with other chances of the bridge; those that take long, once.
+#[test]
+fn with_other_seeds() {
+    mp_testing::with_other_seeds(
+        "with_other_seeds",
+        &["as_many_connections_as_vis", "a_client_that_races"],
+    );
+}

@@ -279,7 +279,7 @@ fn a_child_has_none_of_its_parents_handles() {
     let side = Side::new(&world, Host::A);
     let (vi, cq) = (side.vi(), side.cq());
     let refused = child(|| {
-        let own = Process::<FakeDevice>::new(&|| unreachable!("nothing is opened"));
+        let own = Program::new(&|| unreachable!("nothing is opened"));
         let descriptor = side.descriptor(0, 1);
         let results = [
             functions::close_nic(&own, side.nic),
