@@ -298,13 +298,16 @@ impl Watcher for Links {
             connected = self.connect(interface, peer);
         }
         if let Err(e) = connected {
-            // Others use the link as well. Perhaps there is memory when it comes up anew.
             pr_err!(
                 "interface {:08x}: peer {:08x} cannot be used: error {}\n",
                 interface.id(),
                 peer.id().0,
                 e.to_errno()
             );
+            if e == ENOMEM {
+                // Perhaps there is some when the link has started over.
+                peer.reset();
+            }
         }
     }
 

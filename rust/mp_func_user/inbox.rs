@@ -203,6 +203,20 @@ struct State {
 }
 
 impl State {
+    /// Whether no message was lost. It is told once.
+    ///
+    /// # Errors
+    ///
+    /// Why one was.
+    fn check(&mut self) -> Result {
+        let Some(e) = self.lost.take() else {
+            return Ok(());
+        };
+        self.busy = true;
+        // There is no memory for the peer's messages at all.
+        Err(if e == ENOMEM { error::no_buffers() } else { e })
+    }
+
     /// Whether the oldest message is one that was put by.
     fn is_reserve_next(&self) -> bool {
         let Some(reserved) = self.reserve.front() else {
@@ -334,6 +348,15 @@ impl Inbox {
         self.state.lock().lost = Some(error);
     }
 
+    /// Whether no message was lost. It is told once.
+    ///
+    /// # Errors
+    ///
+    /// Why one was.
+    pub(crate) fn check(&self) -> Result {
+        self.state.lock().check()
+    }
+
     /// The next message for the worker, which is done with the one before; `None` if there is none.
     /// Process context.
     ///
@@ -341,18 +364,17 @@ impl Inbox {
     ///
     /// `ENOMEM` if it is to be tried again, or else why one was lost.
     pub(crate) fn next(&self) -> Result<Option<Mail>> {
-        let reserved = self.state.lock().reserved();
+        let reserved = {
+            let mut state = self.state.lock();
+            if let Some(mail) = state.again.take() {
+                return Ok(Some(mail));
+            }
+            state.reserved()
+        };
         // Here there is time to wait for it.
         let data = KVec::with_capacity(reserved, GFP_KERNEL)?;
         let mut state = self.state.lock();
-        if let Some(e) = state.lost.take() {
-            state.busy = true;
-            // There is no memory for the peer's messages at all.
-            return Err(if e == ENOMEM { error::no_buffers() } else { e });
-        }
-        if let Some(mail) = state.again.take() {
-            return Ok(Some(mail));
-        }
+        state.check()?;
         // Still busy, if that fails.
         let next = state.take(data)?;
         if let Some(mail) = &next {

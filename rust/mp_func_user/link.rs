@@ -533,8 +533,10 @@ impl Link {
                     // Before the answer: then the other service may use its memory anew.
                     self.partner_ended(core, false);
                 }
-                if let Some(hello) = answer {
-                    outbox.say(Waiting::Hello(hello))?;
+                match answer {
+                    Some(hello) => outbox.say(Waiting::Hello(hello))?,
+                    // A peer may repeat itself for ever.
+                    None => outbox.hold_only(outbox.held().saturating_sub(1)),
                 }
                 self.follow(core, &outbox, change)
             }
@@ -1156,6 +1158,7 @@ impl Link {
     ///
     /// Those of [`receive`](Self::receive), and why a message was lost.
     fn next(&self, core: &mut Core) -> Result<bool> {
+        self.inbox.check()?;
         // What comes behind a Hello waits for that.
         self.open_up(core)?;
         let Some(mut mail) = self.inbox.next()? else {

@@ -541,7 +541,7 @@ impl Outbox {
         }
         // Signals that wait are counted twice, which does no harm.
         let places = state.waiting.len() + state.held + self.places.load(Relaxed) + more;
-        state.waiting.reserve(places, GFP_ATOMIC)
+        state.waiting.reserve(places, GFP_ATOMIC | __GFP_NOWARN)
     }
 
     /// Make sure that the engines can [say](Self::say) so many things without memory, and that the

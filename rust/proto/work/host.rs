@@ -224,14 +224,14 @@ pub trait Caller {
     fn payload_len(payload: &Self::Payload<'_>) -> usize;
 }
 
-/// What an endpoint has its caller do: with requests, and with memory. It is asked at once, and
+/// What an endpoint asks of its caller: about requests, and about memory. It answers at once, and
 /// calls nothing of the endpoint.
 pub trait Host<C: Caller> {
     /// Copy a request, its segments into `segments`, and check what does not depend on memory. The
     /// program may change it at any time: what is copied is what is processed.
     ///
     /// # Errors
-    /// What it fails with.
+    /// What it fails with; at least one of them.
     fn sample(
         &mut self,
         kind: QueueKind,

@@ -253,7 +253,7 @@ impl End {
 
 /// The way to the other end of a connection. Nothing in it waits.
 pub trait Wire<C: Caller> {
-    /// Most payload bytes of a message of that kind.
+    /// Most payload bytes of a message of that kind; from 1 to `u32::MAX`.
     fn most(&self, kind: Kind) -> usize;
 
     /// Send a message; `false` if there is no room now.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0
 
-//! Rings of entries in room that the caller provides, or in place: nothing is allocated here.
+//! Rings of entries in room of a kind that the caller chooses, or in place: nothing is allocated here.
 
 use super::READS_MAX;
 use core::array;
@@ -13,7 +13,7 @@ const FIRST: usize = 16;
 
 /// Room for the entries of a ring: none, or a power of two.
 pub trait Room<T: Default>: Default + DerefMut<Target = [T]> {
-    /// Make room for `len` entries, more than there are; those that there are stay in front.
+    /// Make room for exactly `len` entries, more than there are; those that there are stay in front.
     /// Nothing changes if there is no memory, or if it must not be more.
     fn grow(&mut self, len: usize);
 }

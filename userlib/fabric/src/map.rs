@@ -242,7 +242,8 @@ impl Map {
         if self.whole_lines {
             // A copy, so that the caller's may stay in registers otherwise.
             let line = *line;
-            // SAFETY: Only set where the processor has the instruction; a line is aligned.
+            // SAFETY: Only set where the processor has the instruction, or where a test does what it
+            // does; a line is aligned.
             unsafe { whole::store(words, &line) };
             return Some(());
         }

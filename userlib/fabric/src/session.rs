@@ -419,7 +419,7 @@ impl<D: Device> Session<D> {
             ..Default::default()
         };
         let asked = self.object.device.call(Call::Interface(&mut about));
-        asked.is_ok() && about.flags & sys::MP_INTERFACE_LOOPBACK == 0
+        asked.is_ok() && is_of_bridge(about.flags)
     }
 
     /// Map a window of [`state()`](Self::state).
@@ -469,5 +469,22 @@ impl<D: Device> Session<D> {
             .device
             .call(Call::SessionAccess(&mut access))
             .map_err(Error::from)
+    }
+}
+
+/// Whether the windows of an interface are those of a bridge, by its flags.
+#[cfg(target_pointer_width = "64")]
+fn is_of_bridge(flags: u32) -> bool {
+    flags & sys::MP_INTERFACE_LOOPBACK == 0
+}
+
+#[cfg(all(test, target_pointer_width = "64"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn windows_of_this_host_are_not_those_of_a_bridge() {
+        assert!(is_of_bridge(0) && is_of_bridge(!sys::MP_INTERFACE_LOOPBACK));
+        assert!(!is_of_bridge(sys::MP_INTERFACE_LOOPBACK) && !is_of_bridge(u32::MAX));
     }
 }

@@ -4,8 +4,8 @@
 //!
 //! That of x86-64 is MOVDIR64B: one write of 64 bytes on the bus, past the caches. It is ordered with
 //! other stores by fences only, as stores to a write-combining window are. Those of arm64 (ST64B)
-//! are left out: they fault on other memory than that of devices, and no system tells a process of
-//! them that this library runs on.
+//! are left out: they fault on memory that does not take them, and a process cannot ask that of a
+//! window.
 //!
 //! For processes of 64 bits.
 

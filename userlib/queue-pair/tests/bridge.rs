@@ -266,7 +266,7 @@ fn a_broken_end_arrives_in_the_middle_of_messages() {
 /// Both directions at once, a thread for each half, and slots that are used again at once.
 #[test]
 fn the_halves_of_two_threads_work_behind_a_bridge() {
-    for (seed, lines) in (0..9).zip(LINES.into_iter().cycle()) {
+    for (seed, lines) in (0..10).flat_map(|seed| LINES.map(|lines| (seed, lines))) {
         let world = World::new(1, 1 << 20);
         let bridge = Bridge::new(seed).with_lines(lines);
         let (a, b) = both(bridged(&world, &bridge, WINDOW), SHAPE);

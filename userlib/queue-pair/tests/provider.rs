@@ -521,17 +521,26 @@ fn least(time: impl Fn() -> Duration) -> Duration {
 fn a_message_for_a_program_that_has_stopped_waits_for_one_nap() {
     let links = Links::new(&World::new(1, 1 << 20), 1);
     let link = links.get(0);
-    let least = least(|| {
-        look_for_the_last_time(&links);
+    let wait = || {
+        let before = look_for_the_last_time(&links);
         let begun = Instant::now();
         link.0.work.store(1, Ordering::SeqCst);
+        // The thread looks at the end of the nap, unless it has before the message was there.
+        let is_early = link.0.served.load(Ordering::SeqCst) != before;
         // If it was taken meanwhile.
         links.list(0);
         let patience = Patience::new();
         while link.0.work.load(Ordering::SeqCst) > 0 {
             patience.wait();
         }
-        begun.elapsed()
+        (!is_early).then(|| begun.elapsed())
+    };
+    let patience = Patience::new();
+    let least = least(|| loop {
+        match wait() {
+            Some(time) => break time,
+            None => patience.wait(),
+        }
     });
     assert!(least < NAP_MAX * 3 / 2, "{least:?}");
     links.service.stop();

@@ -84,7 +84,7 @@ fn run(program: &Path, test: &str, seed: u64) {
         [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes));
     assert!(
         output.status.success() && told.contains("1 passed"),
-        "{test}, with {VARIABLE}={seed}, which repeats it: {}\n{told}{complained}",
+        "{test}, with {VARIABLE}={seed}, which gives it the same chances: {}\n{told}{complained}",
         output.status
     );
 }

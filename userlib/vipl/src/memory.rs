@@ -232,15 +232,15 @@ impl Locks {
 }
 
 /// Unlock pages. Those that the program has unmapped are not locked any more, and the kernel gets no
-/// further than to them: then each page is unlocked by itself.
+/// further than to them: then each half is unlocked by itself, down to single pages.
 fn release(pages: &Range<usize>) {
     // SAFETY: Where a page is does not matter to anybody.
-    let unlock = |pages: &Range<usize>| unsafe { munlock(start(pages), pages.len()) };
-    if unlock(pages).is_err() {
-        let page = page_size();
-        for at in pages.clone().step_by(page) {
-            let _ = unlock(&(at..at + page));
-        }
+    let unlocked = unsafe { munlock(start(pages), pages.len()) };
+    let half = pages.len() / page_size() / 2 * page_size();
+    if unlocked.is_err() && half > 0 {
+        let middle = pages.start + half;
+        release(&(pages.start..middle));
+        release(&(middle..pages.end));
     }
 }
 

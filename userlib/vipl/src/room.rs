@@ -33,6 +33,9 @@ impl<T> DerefMut for Heap<T> {
 
 impl<T: Default> Room<T> for Heap<T> {
     fn grow(&mut self, len: usize) {
-        self.0.resize_with(len, T::default);
+        let more = len.saturating_sub(self.0.len());
+        if self.0.try_reserve_exact(more).is_ok() {
+            self.0.resize_with(len, T::default);
+        }
     }
 }

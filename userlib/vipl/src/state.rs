@@ -93,7 +93,7 @@ mod tests {
         }
     }
 
-    /// VI-STATE-1: the numbers are those of `vipl.h`.
+    /// The numbers are those of `vipl.h`.
     #[test]
     fn states_have_their_numbers() {
         let states = [

@@ -25,15 +25,17 @@
 //!
 //! | the leader finishes | the service thread goes on |
 //! |---|---|
-//! | others sleep | at once |
+//! | others wait that have not led | at once |
 //! | nobody does | after [`NAP_MIN`], unless a thread leads again by then |
+//!
+//! A leader that is held up, by a signal handler of the program for example, holds up the others.
 //!
 //! # Naps
 //!
 //! A thread of the program that goes to sleep says so ([`Attention::unwatch`]), with a system call if
-//! the service thread sleeps, and the service thread looks after the link at once. A program that
-//! only stops calling cannot be noticed by that: while links are left to it, the service thread
-//! sleeps for a nap and then sees whether they were looked at since.
+//! whoever serves sleeps, and the link is looked after at once. A program that only stops calling
+//! cannot be noticed by that: while links are left to it, the service thread sleeps for a nap and then
+//! sees whether they were looked at since.
 //!
 //! | nap | length |
 //! |---|---|
@@ -274,8 +276,9 @@ impl Service {
         self.stopped.load(Ordering::SeqCst)
     }
 
-    fn has_ended(&self) -> bool {
-        self.ended.load(Ordering::SeqCst)
+    /// Whether nobody serves any more.
+    fn is_over(&self) -> bool {
+        self.is_stopped() || self.ended.load(Ordering::SeqCst)
     }
 
     /// Make sure that there is a thread, unless it was stopped. It keeps its owner.

@@ -2,7 +2,7 @@
 
 //! What the service thread sleeps on while a thread of the program serves.
 
-use super::NAP_MIN;
+use super::{lock, NAP_MIN};
 use mp_fabric::Result;
 use rustix::{
     event::{poll, PollFd, PollFlags},
@@ -13,18 +13,22 @@ use rustix::{
         TimerfdTimerFlags, Timespec,
     },
 };
-use std::{
-    sync::atomic::{AtomicBool, Ordering},
-    time::Duration,
-};
+use std::{sync::Mutex, time::Duration};
 
 /// A timer that one thread waits for and others set. Setting it wakes nobody at once: on the only
 /// processor, whoever sets it goes on.
 #[derive(Debug)]
 pub(super) struct Alarm {
     timer: OwnedFd,
-    /// It was set, and nobody has noticed yet that it went off.
-    is_set: AtomicBool,
+    /// When it goes off, if nobody has noticed yet that it has.
+    setting: Mutex<Setting>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Setting {
+    Off,
+    Soon,
+    Now,
 }
 
 impl Alarm {
@@ -36,20 +40,23 @@ impl Alarm {
         let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
         Ok(Alarm {
             timer: timerfd_create(TimerfdClockId::Monotonic, flags)?,
-            is_set: AtomicBool::new(false),
+            setting: Mutex::new(Setting::Off),
         })
     }
 
     /// Let it go off after [`NAP_MIN`], or earlier if it was set before.
     pub(super) fn set(&self) {
-        if !self.is_set.swap(true, Ordering::SeqCst) {
+        let mut setting = lock(&self.setting);
+        if *setting == Setting::Off {
+            *setting = Setting::Soon;
             self.set_in(NAP_MIN);
         }
     }
 
     /// Let it go off now.
     pub(super) fn ring(&self) {
-        self.is_set.store(true, Ordering::SeqCst);
+        let mut setting = lock(&self.setting);
+        *setting = Setting::Now;
         // Nothing at all would stop it.
         self.set_in(Duration::from_nanos(1));
     }
@@ -68,7 +75,8 @@ impl Alarm {
     pub(super) fn wait(&self) {
         // The caller looks again, whatever has ended the wait.
         let _ = poll(&mut [PollFd::new(&self.timer, PollFlags::IN)], None);
+        let mut setting = lock(&self.setting);
         let _ = io::read(&self.timer, &mut [0; 8]);
-        self.is_set.store(false, Ordering::SeqCst);
+        *setting = Setting::Off;
     }
 }

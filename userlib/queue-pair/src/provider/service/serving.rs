@@ -81,22 +81,32 @@ struct Stay<F> {
 pub(super) fn serve<O: Owner>(owner: &O) {
     let service = owner.service();
     while !service.is_stopped() {
-        if service.is_led() {
+        let state = match owner.role().0.try_lock() {
+            Err(TryLockError::WouldBlock) => None,
+            Err(TryLockError::Poisoned(error)) => Some(error.into_inner()),
+            Ok(state) => Some(state),
+        };
+        let Some(state) = state.filter(|_| !service.is_led()) else {
             service.alarm.wait();
             continue;
-        }
+        };
         let mut stay = Stay {
             deadline: Deadline::NEVER,
             looks: LOOKS,
             is_over: || service.is_stopped() || service.is_led(),
         };
-        if !Serving::new(owner, lock(&owner.role().0)).stay(&mut stay) {
+        if !Serving::new(owner, state).stay(&mut stay) {
             service.ended.store(true, Ordering::SeqCst);
             owner.fail();
             break;
         }
     }
-    let own = mem::take(&mut lock(&owner.role().0).own);
+    forget(owner.role());
+}
+
+/// Let go of the links that whoever served has left.
+fn forget<L>(role: &Role<L>) {
+    let own = mem::take(&mut lock(&role.0).own);
     drop(own);
 }
 
@@ -127,32 +137,45 @@ impl Drop for Follower<'_> {
     }
 }
 
+/// A thread of the program that leads. Once it has finished, also by a panic, the service thread
+/// goes on.
+struct Leader<'a, O: Owner>(&'a O);
+
+impl<O: Owner> Drop for Leader<'_, O> {
+    fn drop(&mut self) {
+        let service = self.0.service();
+        if service.is_over() {
+            // Nobody serves any more who would do that.
+            forget(self.0.role());
+        }
+        service.led.store(false, Ordering::SeqCst);
+        let waits = service.followers.load(Ordering::SeqCst) > 0;
+        match waits || service.is_over() {
+            true => service.alarm.ring(),
+            // The program may go on with what it has waited for, and wait again.
+            false => service.alarm.set(),
+        }
+    }
+}
+
 /// Let the calling thread, which wants to sleep, serve until its wait is over, in the place of the
 /// service thread: a message for it wakes one thread and not two. Without any lock that serving
 /// takes. Whoever ends the wait from another thread calls [`Service::kick_leader`] after that.
 ///
-/// It returns as well when the service is stopped, and at the deadline; a host that does not answer
-/// may hold it up for some milliseconds.
+/// It returns as well at the deadline, which a host that does not answer may hold up for some
+/// milliseconds, and once when the service is stopped; from then on a thread follows. As long as it
+/// leads, a signal handler of the program on this thread holds up the links of all others, and
+/// must return.
 pub fn lead<O: Owner>(owner: &O, deadline: Deadline, mut is_over: impl FnMut() -> bool) -> Led<'_> {
     let service = owner.service();
-    while service.has_ended() || service.led.swap(true, Ordering::SeqCst) {
+    while service.is_over() || service.led.swap(true, Ordering::SeqCst) {
         let follower = Follower::new(service);
         // A leader that finishes after this has seen the follower.
-        if service.has_ended() || service.is_led() {
+        if service.is_over() || service.is_led() {
             return Led::Follow(follower);
         }
     }
-    let state = match owner.role().0.try_lock() {
-        Ok(state) => state,
-        Err(TryLockError::Poisoned(error)) => error.into_inner(),
-        Err(TryLockError::WouldBlock) => {
-            service.kick();
-            // To let go of a lock that was waited for takes a system call. It is free then, as nobody
-            // else takes it while a thread leads.
-            drop(lock(&owner.role().0));
-            lock(&owner.role().0)
-        }
-    };
+    let _leader = Leader(owner);
     let mut stay = Stay {
         deadline,
         looks: LOOKS_LED,
@@ -161,15 +184,22 @@ pub fn lead<O: Owner>(owner: &O, deadline: Deadline, mut is_over: impl FnMut() -
             is_over() || service.is_stopped() || is_late()
         },
     };
+    if (stay.is_over)() {
+        return Led::Over;
+    }
+    let state = match owner.role().0.try_lock() {
+        Ok(state) => state,
+        Err(TryLockError::Poisoned(error)) => error.into_inner(),
+        Err(TryLockError::WouldBlock) => {
+            service.kick();
+            // To let go of a lock that was waited for takes a system call. It is free then: the
+            // service thread does not wait for it while a thread leads.
+            drop(lock(&owner.role().0));
+            lock(&owner.role().0)
+        }
+    };
     if !Serving::new(owner, state).stay(&mut stay) {
         service.ended.store(true, Ordering::SeqCst);
-    }
-    service.led.store(false, Ordering::SeqCst);
-    let waits = service.followers.load(Ordering::SeqCst) > 0;
-    match waits || service.has_ended() {
-        true => service.alarm.ring(),
-        // The program may go on with what it has waited for, and wait again.
-        false => service.alarm.set(),
     }
     Led::Over
 }
@@ -213,7 +243,8 @@ impl<'a, O: Owner> Serving<'a, O> {
             if (stay.is_over)() {
                 return true;
             }
-            if !self.sleep(earlier(wait, stay.deadline)) {
+            let most = earlier(wait, stay.deadline);
+            if !self.sleep(most, most == wait) {
                 return false;
             }
         }
@@ -288,9 +319,9 @@ impl<'a, O: Owner> Serving<'a, O> {
         }
     }
 
-    /// Sleep until there is news or a kick, and note what has happened to which session. False once
-    /// the fabric has ended.
-    fn sleep(&mut self, wait: Option<Duration>) -> bool {
+    /// Sleep until there is news or a kick, and note what has happened to which session; `whole` is
+    /// whether it may sleep for as long as it wants. False once the fabric has ended.
+    fn sleep(&mut self, wait: Option<Duration>, whole: bool) -> bool {
         let service = self.owner.service();
         let asleep =
             service
@@ -307,11 +338,11 @@ impl<'a, O: Owner> Serving<'a, O> {
             PollFd::new(&self.events, PollFlags::IN),
         ];
         // It looks again, whatever has ended the wait.
-        let _ = poll(&mut fds, wait.as_ref());
+        let slept = poll(&mut fds, wait.as_ref());
         // Nobody has to wake it any more.
         service.activity.store(KICKED, Ordering::Release);
         let [woken, told] = fds.map(|fd| fd.revents());
-        self.state.undisturbed = woken.is_empty() && told.is_empty();
+        self.state.undisturbed = whole && slept == Ok(0);
         if !woken.is_empty() {
             service.wake.read();
         }
@@ -350,10 +381,14 @@ fn turn<L: Served>(own: &[L], begun: Instant, looks: u32) -> Turn {
         if own.iter().any(|link| link.attention().is_handed_over()) {
             return Turn::HandedOver;
         }
-        idle = if moved > 0 { 0 } else { idle + 1 };
-        if moved > 0 && begun.elapsed() >= TURN {
-            return Turn::More;
+        if begun.elapsed() >= TURN {
+            return match moved {
+                // Many links in vain take as long as some with messages.
+                0 => Turn::Idle,
+                _ => Turn::More,
+            };
         }
+        idle = if moved > 0 { 0 } else { idle + 1 };
         std::hint::spin_loop();
     }
     Turn::Idle
