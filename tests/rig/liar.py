@@ -18,9 +18,12 @@ DIRECTORY = "/sys/kernel/mp_frame_test"
 SUPPORT = 0x00070202
 LIFE = 0x0BAD0BAD
 HELLO, SHARING, PUT, FETCHED, STORES = 1, 5, 8, 9, 10
-CONNECT, CONNECTED, GONE, ENDED, ANSWER, ASK, PLACED, FETCH = 1, 6, 5, 9, 11, 10, 13, 14
+CONNECT, CONNECTED, GONE, REFUSED, ENDED, ANSWER, ASK = 1, 6, 5, 7, 9, 11, 10
+PLACED, FETCH = 13, 14
 SEGMENT, UNWINDOWED = 1 << 8, 1 << 17
 PIECE = 1 << 14
+# The id of no segment.
+NOTHING = 0x7FFF_FFFF
 
 
 class Liar:
@@ -51,6 +54,12 @@ class Liar:
         words = [self._peer, int(priority), len(data) if length is None else length]
         words += [struct.pack(f"<{len(header)}I", *header).hex(), data.hex() or "-"]
         self._orders.append(f"echo '{' '.join(map(str, words))}' > {DIRECTORY}/send")
+
+    def again(self, times):
+        """Send what is to be sent, each frame so many times."""
+        orders, self._orders = self._orders, []
+        for order in orders:
+            self.guest.run(f"for n in $(seq {times}); do {order}; done", timeout=120 * PATIENCE)
 
     def flush(self):
         """Send what is to be sent, and take what has arrived."""
@@ -112,6 +121,11 @@ class Liar:
         self.say(CONNECT | SEGMENT | UNWINDOWED, number, struct.pack("<I", segment))
         _, _, rest = self.hear(CONNECTED)
         return struct.unpack_from("<Q", rest, 16)[0]
+
+    def connect_to_nothing(self, number):
+        """Ask for a segment that there is not, and hear so."""
+        self.say(CONNECT | SEGMENT | UNWINDOWED, number, struct.pack("<I", NOTHING))
+        self.hear(REFUSED)
 
     def accept(self, length):
         """Give the next process that connects a segment of so many bytes; its connection."""

@@ -23,6 +23,7 @@ from liar import (
     SHARING,
     Liar,
 )
+from memory import grown, lasting
 from ntbrig import stack
 from sharing import MP
 from shell import INTACT
@@ -32,6 +33,8 @@ PAGE, KIB = 0x1000, 1 << 10
 MINE = 0x1234
 LENGTH = 3 * PAGE
 QUIET = 99
+# How often a service says the same, and fewer bytes than room for an answer takes.
+GREETINGS, BYTES_EACH = 5_000, 64
 
 
 @pytest.fixture(scope="module")
@@ -113,6 +116,20 @@ def test_a_service_of_other_versions_is_named_once_and_stays_apart(fabric, versi
         peer.flush()
         assert SHARING not in peer.kinds()
         assert int(victim.run(told).out) == 1
+
+
+def test_a_service_that_greets_for_ever_takes_no_memory(fabric, scene):
+    """What it says is known: there is no answer, and no room is kept for one."""
+    victim, _, _ = fabric.hosts
+    _, _, peer = scene
+    peer.hello(peer.life)
+    peer.again(GREETINGS // 10)
+    before = lasting(victim)
+    peer.hello(peer.life)
+    peer.again(GREETINGS)
+    # It has heard all of them.
+    peer.connect_to_nothing(MINE)
+    assert grown(victim, before)["SUnreclaim"] < GREETINGS * BYTES_EACH
 
 
 def in_the_middle(process, interface, flags=0):
