@@ -69,7 +69,7 @@ static int ask_for_memory(struct kretprobe_instance *instance, struct pt_regs *r
 {
 	bool is_new = !regs_get_kernel_argument(regs, 0);
 	ulong size = regs_get_kernel_argument(regs, 1);
-	gfp_t flags = regs_get_kernel_argument(regs, 3);
+	gfp_t flags = (__force gfp_t)regs_get_kernel_argument(regs, 3);
 
 	/* Nonzero: the answer stands. */
 	if (!largest || !is_new || size <= largest)
