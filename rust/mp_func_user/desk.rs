@@ -265,9 +265,9 @@ impl<'a> Desk<'a> {
     fn say(&mut self) -> Result {
         loop {
             let outbox = self.host.outbox;
-            outbox.hold(outbox.held() + 1)?;
+            outbox.hold_another()?;
             let Some(message) = self.engine.poll(&mut self.host) else {
-                outbox.hold_only(outbox.held().saturating_sub(1));
+                outbox.give_back();
                 return Ok(());
             };
             let data = self.host.data_of(&message);

@@ -526,7 +526,7 @@ impl Link {
             Header::Hello(hello) => {
                 let hello = hello.with_data(&mail.data).ok_or_else(error::protocol)?;
                 // For the answer.
-                outbox.hold(outbox.held() + 1)?;
+                outbox.hold_another()?;
                 let (answer, change) = greeting.receive(hello);
                 let answer = answer.then(|| greeting.hello());
                 if matches!(change, Change::Closed | Change::Reopened) {
@@ -536,7 +536,7 @@ impl Link {
                 match answer {
                     Some(hello) => outbox.say(Waiting::Hello(hello))?,
                     // A peer may repeat itself for ever.
-                    None => outbox.hold_only(outbox.held().saturating_sub(1)),
+                    None => outbox.give_back(),
                 }
                 self.follow(core, &outbox, change)
             }

@@ -560,6 +560,20 @@ impl Outbox {
         Ok(())
     }
 
+    /// [Hold](Self::hold) one more.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`hold`](Self::hold).
+    pub(crate) fn hold_another(&self) -> Result {
+        self.hold(self.held() + 1)
+    }
+
+    /// Give the place of one that is held back: there is nothing to say.
+    pub(crate) fn give_back(&self) {
+        self.hold_only(self.held().saturating_sub(1));
+    }
+
     /// Hold no more than that.
     pub(crate) fn hold_only(&self, count: usize) {
         let mut state = self.state.lock();

@@ -184,11 +184,11 @@ impl Link {
                 return Err(ENOMEM);
             }
         }
-        match outbox.hold(outbox.held() + 1) {
+        match outbox.hold_another() {
             Err(e) if e == ENOMEM => Err(e),
             held => {
                 if held.is_ok() {
-                    outbox.hold_only(outbox.held().saturating_sub(1));
+                    outbox.give_back();
                 }
                 // A peer that takes nothing is found out below.
                 Ok(())
