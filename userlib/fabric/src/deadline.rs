@@ -11,7 +11,10 @@ use rustix::{
     event::{self, PollFd},
     time::{clock_gettime, ClockId, Timespec},
 };
-use std::time::Duration;
+use std::{
+    sync::{Condvar, MutexGuard, PoisonError},
+    time::Duration,
+};
 
 /// A moment of the monotonic clock, or one that is over or never comes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -67,6 +70,23 @@ impl Deadline {
     }
 }
 
+impl Deadline {
+    /// Sleep on a condition variable, with a lock that is released meanwhile. The caller looks again,
+    /// whatever has ended the wait.
+    pub fn sleep_on<'a, T>(self, changed: &Condvar, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
+        match self.remaining() {
+            Some(left) => {
+                let slept = changed.wait_timeout(guard, left);
+                slept.unwrap_or_else(PoisonError::into_inner).0
+            }
+            None => {
+                let slept = changed.wait(guard);
+                slept.unwrap_or_else(PoisonError::into_inner)
+            }
+        }
+    }
+}
+
 fn now() -> u64 {
     let Timespec { tv_sec, tv_nsec } = clock_gettime(ClockId::Monotonic);
     let (seconds, nanoseconds) = (u64::try_from(tv_sec), u64::try_from(tv_nsec));
@@ -77,6 +97,7 @@ fn now() -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::{sync::Mutex, thread, time::Instant};
 
     #[test]
     fn a_deadline_lies_ahead_by_the_time_asked_for() {
@@ -95,6 +116,27 @@ mod tests {
         assert!(left.is_some_and(|left| left > Duration::from_secs(9)));
         let longest = Deadline::after_milliseconds(u32::MAX - 1).remaining();
         assert!(longest.is_some_and(|left| left > Duration::from_secs(49 * 24 * 3600)));
+    }
+
+    #[test]
+    fn a_sleep_ends_at_its_deadline_or_when_it_is_told() {
+        let (lock, changed) = (Mutex::new(false), Condvar::new());
+        let begun = Instant::now();
+        let deadline = Deadline::after(Duration::from_millis(20));
+        let mut guard = lock.lock().unwrap();
+        while deadline.remaining() != Some(Duration::ZERO) {
+            guard = deadline.sleep_on(&changed, guard);
+        }
+        assert!(begun.elapsed() >= Duration::from_millis(20));
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                *lock.lock().unwrap() = true;
+                changed.notify_one();
+            });
+            while !*guard {
+                guard = Deadline::NEVER.sleep_on(&changed, guard);
+            }
+        });
     }
 
     #[test]

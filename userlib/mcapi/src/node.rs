@@ -705,23 +705,6 @@ impl<D: Device> Core<D> {
     }
 }
 
-/// Wait with a lock that is released meanwhile.
-fn sleep<'a, T>(
-    condition: &Condvar,
-    guard: MutexGuard<'a, T>,
-    deadline: Deadline,
-) -> MutexGuard<'a, T> {
-    match deadline.remaining() {
-        None => condition
-            .wait(guard)
-            .unwrap_or_else(PoisonError::into_inner),
-        Some(left) => {
-            let slept = condition.wait_timeout(guard, left);
-            slept.unwrap_or_else(PoisonError::into_inner).0
-        }
-    }
-}
-
 /// Whether there may be a session with a node of a host beside those that there are, with their hosts.
 fn has_room_for(node: NodeId, host: u32, others: impl Iterator<Item = (NodeId, u32)>) -> bool {
     let others = others.filter(|(other, at)| *at == host && *other != node);
@@ -997,7 +980,7 @@ impl<D: Device> NodeShared<D> {
                 if let Some(sleeper) = core.sleepers.iter_mut().find(is_this) {
                     sleeper.leads = false;
                 }
-                core = sleep(&woken, core, deadline);
+                core = deadline.sleep_on(&woken, core);
             }
         }
         core.sleepers

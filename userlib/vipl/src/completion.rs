@@ -22,7 +22,7 @@ use smallvec::SmallVec;
 use std::{
     collections::VecDeque,
     fmt,
-    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak},
+    sync::{Arc, Condvar, Mutex, MutexGuard, Weak},
 };
 
 /// Is told of one entry.
@@ -261,7 +261,7 @@ impl<D: Device> CqShared<D> {
         state.leading -= 1;
         if let (Led::Follow(_follower), true, true) = (led, state.alive, state.entries.is_empty()) {
             state.asleep += 1;
-            state = sleep(&self.arrived, state, deadline);
+            state = deadline.sleep_on(&self.arrived, state);
             state.asleep -= 1;
         }
         Ok(())
@@ -329,23 +329,5 @@ fn capacity(entries: u64) -> Result<usize> {
         0 => Err(Error::InvalidParameter),
         _ if entries > CQ_ENTRIES_MAX => Err(Error::Resource),
         _ => usize::try_from(entries).map_err(|_| Error::Resource),
-    }
-}
-
-/// Wait with a lock that is released meanwhile.
-pub(crate) fn sleep<'a, T>(
-    condition: &Condvar,
-    guard: MutexGuard<'a, T>,
-    deadline: Deadline,
-) -> MutexGuard<'a, T> {
-    match deadline.remaining() {
-        Some(left) => {
-            let slept = condition.wait_timeout(guard, left);
-            slept.unwrap_or_else(PoisonError::into_inner).0
-        }
-        None => {
-            let slept = condition.wait(guard);
-            slept.unwrap_or_else(PoisonError::into_inner)
-        }
     }
 }

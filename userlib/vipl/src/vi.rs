@@ -8,7 +8,7 @@
 
 use crate::{
     check::Checked,
-    completion::{sleep, Cq},
+    completion::Cq,
     connect::Attempt,
     descriptor::Completion,
     engine::{Engine, Head},
@@ -780,7 +780,7 @@ impl<D: Device> ViShared<D> {
         let mut core = self.alive()?;
         if !unless(&core) {
             core.asleep += 1;
-            sleep(&self.changed, core, deadline).asleep -= 1;
+            deadline.sleep_on(&self.changed, core).asleep -= 1;
         }
         Ok(())
     }
