@@ -13,6 +13,7 @@
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use mp_fabric::Device;
+use mp_tools::{pause, PAUSE_MAX};
 use pximc::{Connection, Deadline, Error, Interface, Library, Map, Session, SessionEvent, Sizes};
 use serde_json::{json, Value};
 use std::{
@@ -37,8 +38,6 @@ const PARTS: u64 = 50;
 /// other from a table: the source is shifted by so many pages, so many times.
 const SHIFT: usize = 13 * 4096;
 const SHIFTS: usize = 4;
-/// Longest pause, in microseconds.
-const PAUSE_MAX: u64 = 1_000_000;
 /// Bytes of a window that is only opened and closed.
 const SMALL: u64 = 4096;
 
@@ -366,18 +365,6 @@ fn measure<D: Device>(library: &Library<D>, options: &Client) -> Outcome<Measure
         measured.pairing = Some(by_pairing(&interface, &options.common, options.pairings)?);
     }
     Ok(measured)
-}
-
-/// Pause, if that is asked for; how long it was.
-fn pause(micros: u64) -> Duration {
-    match micros.min(PAUSE_MAX) {
-        0 => Duration::ZERO,
-        micros => {
-            let start = Instant::now();
-            sleep(Duration::from_micros(micros));
-            start.elapsed()
-        }
-    }
 }
 
 fn by_events<D: Device>(link: &Link<D>, rounds: u64, micros: u64) -> Outcome<Vec<Duration>> {

@@ -25,6 +25,7 @@ use mp_fabric::{
 use mp_queue_pair::{
     Area, Error, Head, Piece, Place, QueuePair, Received, Receiving, Sending, Shape,
 };
+use mp_tools::{pause, PAUSE_MAX};
 use serde_json::json;
 use std::{
     collections::VecDeque,
@@ -90,7 +91,7 @@ struct Common {
     /// With --sleep: microseconds to pause before each message of a round trip; the same on both
     /// sides
     #[arg(long, default_value_t = 0, requires = "sleep",
-        value_parser = clap::value_parser!(u64).range(..=1_000_000))]
+        value_parser = clap::value_parser!(u64).range(..=PAUSE_MAX))]
     pause: u64,
     /// Write into memory of the other side, instead of sending messages
     #[arg(long, conflicts_with = "sleep")]
@@ -277,16 +278,6 @@ fn compare(end: &mut End, messages: u64) -> Outcome<u64> {
         bytes += data.len() as u64;
     }
     Ok(bytes)
-}
-
-/// Pause, if that is asked for; how long it was.
-fn pause(micros: u64) -> Duration {
-    if micros == 0 {
-        return Duration::ZERO;
-    }
-    let start = Instant::now();
-    sleep(Duration::from_micros(micros));
-    start.elapsed()
 }
 
 /// Round trips in microseconds, sorted; each by itself if there are pauses.

@@ -5,12 +5,14 @@
 //!
 //! [`start()`] is the main function of a tool. It exits with status 0, with 2 if the command line
 //! makes no sense, and with 1 for any other [`Failure`]. [`Output`] prints results as a table or
-//! as JSON, [`Quantiles`] are what times come to.
+//! as JSON, [`Quantiles`] are what times come to, [`pause()`] makes a pause that does not count.
 
 mod output;
+mod pause;
 mod quantiles;
 
 pub use output::{Output, Sink};
+pub use pause::{pause, PAUSE_MAX};
 pub use quantiles::Quantiles;
 
 use clap::Parser;

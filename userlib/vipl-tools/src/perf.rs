@@ -14,13 +14,12 @@ use crate::{
 };
 use clap::{Parser, ValueEnum};
 use mp_table::{Align, Columns};
-use mp_tools::{Failure as _, Output, Quantiles, Sink};
+use mp_tools::{pause, Failure as _, Output, Quantiles, Sink, PAUSE_MAX};
 use serde::Serialize;
 use std::{
     fs::File,
     io::{self, Write},
     path::PathBuf,
-    thread,
     time::{Duration, Instant},
 };
 use vipl::{
@@ -34,8 +33,6 @@ const DISCRIMINATOR: &str = "vi_perf";
 const WARM_UP: u32 = 50;
 /// A server tells of so many messages at once that it has received.
 const CREDIT: u32 = WINDOW as u32 / 2;
-/// Longest pause, in microseconds.
-const PAUSE_MAX: u64 = 1_000_000;
 /// A connection is made and ended by so many rounds of other measurements.
 const ROUNDS_FOR_CONNECTION: u32 = 10;
 
@@ -174,18 +171,6 @@ impl Operation {
 }
 
 impl Both {
-    /// Pause, if that is asked for; how long it was.
-    fn pause(self) -> Duration {
-        match self.pause {
-            0 => Duration::ZERO,
-            micros => {
-                let start = Instant::now();
-                thread::sleep(Duration::from_micros(micros));
-                start.elapsed()
-            }
-        }
-    }
-
     fn shape(self) -> Shape {
         Shape {
             level: match self.level {
@@ -394,7 +379,7 @@ fn serve_one<D: Device>(end: &mut End<D>, both: Both) -> Outcome<Option<Plan>> {
             for _ in 0..plan.rounds + WARM_UP {
                 end.take(Receive)?;
                 end.receive()?;
-                let pause = both.pause();
+                let pause = pause(both.pause);
                 end.send(plan.noticed(there, pause), plan.size())?;
                 end.take(Send)?;
             }
@@ -649,7 +634,7 @@ fn latency<D: Device>(
     let is_read = plan.operation == Operation::Read;
     let mut times = Vec::new();
     for n in 0..plan.rounds + WARM_UP {
-        both.pause();
+        pause(both.pause);
         let start = Instant::now();
         end.send(plan.noticed(there, Duration::ZERO), plan.size())?;
         let time = match is_read {
