@@ -39,6 +39,27 @@ impl<L> Default for Role<L> {
     }
 }
 
+impl<L> Role<L> {
+    fn take(&self) -> MutexGuard<'_, State<L>> {
+        lock(&self.0)
+    }
+
+    /// Take it, unless another thread has it.
+    fn try_take(&self) -> Option<MutexGuard<'_, State<L>>> {
+        match self.0.try_lock() {
+            Ok(state) => Some(state),
+            Err(TryLockError::Poisoned(error)) => Some(error.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
+    }
+
+    /// Let go of the links that whoever served has left.
+    fn forget(&self) {
+        let own = mem::take(&mut self.take().own);
+        drop(own);
+    }
+}
+
 impl<L> fmt::Debug for Role<L> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Role").finish_non_exhaustive()
@@ -81,11 +102,7 @@ struct Stay<F> {
 pub(super) fn serve<O: Owner>(owner: &O) {
     let service = owner.service();
     while !service.is_stopped() {
-        let state = match owner.role().0.try_lock() {
-            Err(TryLockError::WouldBlock) => None,
-            Err(TryLockError::Poisoned(error)) => Some(error.into_inner()),
-            Ok(state) => Some(state),
-        };
+        let state = owner.role().try_take();
         let Some(state) = state.filter(|_| !service.is_led()) else {
             service.alarm.wait();
             continue;
@@ -101,13 +118,7 @@ pub(super) fn serve<O: Owner>(owner: &O) {
             break;
         }
     }
-    forget(owner.role());
-}
-
-/// Let go of the links that whoever served has left.
-fn forget<L>(role: &Role<L>) {
-    let own = mem::take(&mut lock(&role.0).own);
-    drop(own);
+    owner.role().forget();
 }
 
 /// How a thread of the program has waited.
@@ -146,7 +157,7 @@ impl<O: Owner> Drop for Leader<'_, O> {
         let service = self.0.service();
         if service.is_over() {
             // Nobody serves any more who would do that.
-            forget(self.0.role());
+            self.0.role().forget();
         }
         service.led.store(false, Ordering::SeqCst);
         let waits = service.followers.load(Ordering::SeqCst) > 0;
@@ -187,24 +198,21 @@ pub fn lead<O: Owner>(owner: &O, deadline: Deadline, mut is_over: impl FnMut() -
     if (stay.is_over)() {
         return Led::Over;
     }
-    let state = match owner.role().0.try_lock() {
-        Ok(state) => state,
-        Err(TryLockError::Poisoned(error)) => error.into_inner(),
-        Err(TryLockError::WouldBlock) => {
-            service.kick();
-            // To let go of a lock that was waited for takes a system call. It is free then: the
-            // service thread does not wait for it while a thread leads.
-            drop(lock(&owner.role().0));
-            lock(&owner.role().0)
-        }
-    };
+    let role = owner.role();
+    let state = role.try_take().unwrap_or_else(|| {
+        service.kick();
+        // To let go of a lock that was waited for takes a system call. It is free then: the
+        // service thread does not wait for it while a thread leads.
+        drop(role.take());
+        role.take()
+    });
     if !Serving::new(owner, state).stay(&mut stay) {
         service.ended.store(true, Ordering::SeqCst);
     }
     Led::Over
 }
 
-/// Whoever serves.
+/// A thread that serves, with the role.
 struct Serving<'a, O: Owner> {
     owner: &'a O,
     events: Events<O::Device>,
