@@ -516,6 +516,19 @@ fn least(time: impl Fn() -> Duration) -> Duration {
     (0..3).map(|_| time()).min().unwrap()
 }
 
+/// How long it takes until the link is served after something is done in a long nap that has just
+/// begun, in which the program has looked for the last time.
+fn time_until_served(links: &Arc<Links>, act: impl FnOnce()) -> Duration {
+    let before = look_for_the_last_time(links);
+    let begun = Instant::now();
+    act();
+    let patience = Patience::new();
+    while links.get(0).0.served.load(Ordering::SeqCst) == before {
+        patience.wait();
+    }
+    begun.elapsed()
+}
+
 /// One that comes when a long nap has just begun, and the program has looked for the last time.
 #[test]
 fn a_message_for_a_program_that_has_stopped_waits_for_one_nap() {
@@ -550,16 +563,7 @@ fn a_message_for_a_program_that_has_stopped_waits_for_one_nap() {
 fn a_thread_that_goes_to_sleep_leaves_its_link_at_once() {
     let links = Links::new(&World::new(1, 1 << 20), 1);
     let link = links.get(0);
-    let least = least(|| {
-        let before = look_for_the_last_time(&links);
-        let begun = Instant::now();
-        link.attention().unwatch(&links.service);
-        let patience = Patience::new();
-        while link.0.served.load(Ordering::SeqCst) == before {
-            patience.wait();
-        }
-        begun.elapsed()
-    });
+    let least = least(|| time_until_served(&links, || link.attention().unwatch(&links.service)));
     assert!(least < NAP_MAX / 2, "{least:?}");
     links.service.stop();
 }
@@ -568,17 +572,7 @@ fn a_thread_that_goes_to_sleep_leaves_its_link_at_once() {
 #[test]
 fn a_nap_that_was_ended_is_followed_by_a_short_one() {
     let links = Links::new(&World::new(1, 1 << 20), 1);
-    let link = links.get(0);
-    let least = least(|| {
-        let before = look_for_the_last_time(&links);
-        let begun = Instant::now();
-        links.service.kick();
-        let patience = Patience::new();
-        while link.0.served.load(Ordering::SeqCst) == before {
-            patience.wait();
-        }
-        begun.elapsed()
-    });
+    let least = least(|| time_until_served(&links, || links.service.kick()));
     assert!(least < NAP_MAX / 2, "{least:?}");
     links.service.stop();
 }

@@ -581,6 +581,9 @@ mod tests {
             assert_eq!(a.find(b, 2, long).err(), Some(GIVEN_UP));
             assert!(begun.elapsed() < long / 2);
         });
+        until("the end of the attempt", || {
+            Arc::strong_count(&a.trunks) == 1
+        });
         assert_eq!(
             b.find(a, 1, Duration::from_millis(50)).err(),
             Some(Unopened::Late)
