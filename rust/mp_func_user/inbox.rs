@@ -2,9 +2,9 @@
 
 //! What has arrived from a peer and waits for the link's worker, in order.
 //!
-//! Who brings a message cannot wait for memory. What the two services have to agree on goes to a
-//! [`Reserve`] of bytes then, out of which the worker takes it, and which it waits for. A message to
-//! a port is not worth that: its connection ends.
+//! Messages arrive where nothing may wait for memory. Without any, what the two services have to
+//! agree on goes to a [`Reserve`] of bytes, out of which the worker takes it once it has memory. A
+//! message to a port is not worth that: its connection ends.
 
 use crate::uapi::MP_MESSAGE_MAX;
 use kernel::{

@@ -2,8 +2,8 @@
 
 //! Putting frames together that were too long for one record of a small ring.
 //!
-//! Who receives cannot wait for memory. Services that rely on each frame would have to start over if
-//! one was missing; so there is memory for a frame of those that they send.
+//! Records arrive where nothing may wait for memory. Services that rely on each frame would have to
+//! start over if one was missing; so there is memory for a frame of those that they send.
 
 use crate::{
     channel::{

@@ -30,8 +30,8 @@ impl Nap {
     /// Sleep; a thread that was cancelled ends. `errno` stays.
     ///
     /// # Safety
-    /// Whoever calls, up to the function that C has called, has nothing to drop, and may unwind:
-    /// cancelling passes through.
+    /// All callers, up to the function that C has called, have nothing to drop, and may unwind:
+    /// cancelling passes through them.
     pub unsafe fn sleep_or_end(self) {
         let mut fds = self.fds.map(|fd| libc::pollfd {
             fd,
