@@ -2,9 +2,10 @@
 
 //! Memory of a process that stays where it is: pinned, for as long as somebody needs it.
 //!
-//! The pages are charged to `RLIMIT_MEMLOCK` of the user whose process pins them. That may
-//! unmap them, or end: they stay what they are until the last reference goes. The process,
-//! and whoever else has them, may write there at any time.
+//! The pages are charged to the user whose process pins them, who may have `RLIMIT_MEMLOCK` of
+//! them, and to whomever else the caller charges ([`Toll`]): a user of a namespace has a limit of
+//! its own. The process may unmap them, or end: they stay what they are until the last reference
+//! goes. The process, and whoever else has them, may write there at any time.
 //!
 //! C header: [`include/linux/mm.h`](srctree/include/linux/mm.h)
 
@@ -30,14 +31,14 @@ struct Charge {
 }
 
 impl Charge {
-    /// Charge the caller's user.
+    /// Charge the caller's user, who may have `most`.
     ///
     /// # Errors
     ///
     /// `EDQUOT`.
-    fn new(pages: usize) -> Result<Self> {
+    fn new(pages: usize, most: usize) -> Result<Self> {
         // SAFETY: Always safe, in process context.
-        let user = unsafe { bindings::memlock_charge(pages as c_ulong) };
+        let user = unsafe { bindings::memlock_charge(pages as c_ulong, most as c_ulong) };
         // INVARIANT: Just charged, with a reference that is ours.
         Ok(Self {
             user: NonNull::new(user).ok_or_else(error::quota)?,
@@ -52,6 +53,9 @@ impl Drop for Charge {
         unsafe { bindings::memlock_give_back(self.user.as_ptr(), self.pages as c_ulong) };
     }
 }
+
+/// What pages cost besides: it is given back when it is dropped, after the pages.
+pub type Toll = KBox<dyn Send + Sync>;
 
 /// What the pages are pinned for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -75,6 +79,7 @@ pub struct UserPages {
     purpose: Purpose,
     /// Goes after the pages.
     _charge: Charge,
+    _toll: Toll,
 }
 
 // SAFETY: Pinned pages belong to nobody in particular.
@@ -83,13 +88,20 @@ unsafe impl Send for UserPages {}
 unsafe impl Sync for UserPages {}
 
 impl UserPages {
-    /// Pin `len` bytes at an address of the calling process. Process context; sleeps.
+    /// Pin `len` bytes at an address of the calling process. `charge` is told how many pages that
+    /// are, and how many its user may have. Process context; sleeps.
     ///
     /// # Errors
     ///
     /// `EINVAL` for no bytes; `EFAULT` if the process has no such memory, or may not write
-    /// it, or if it cannot be pinned; `EDQUOT` for more than its user may have; `ENOMEM`.
-    pub fn pin(address: u64, len: u64, purpose: Purpose) -> Result<Self> {
+    /// it, or if it cannot be pinned; `EDQUOT` for more than its user may have; `ENOMEM`; that of
+    /// `charge`.
+    pub fn pin(
+        address: u64,
+        len: u64,
+        purpose: Purpose,
+        charge: impl FnOnce(usize, usize) -> Result<Toll>,
+    ) -> Result<Self> {
         if len == 0 {
             return Err(EINVAL);
         }
@@ -98,13 +110,16 @@ impl UserPages {
         let start = first % PAGE_SIZE;
         let end = start.checked_add(len).ok_or(EFAULT)?;
         let count = end.div_ceil(PAGE_SIZE);
-        let charge = Charge::new(count)?;
+        // SAFETY: Always safe, in process context.
+        let most = unsafe { bindings::memlock_most() } as usize;
+        let toll = charge(count, most)?;
         let mut this = Self {
             pages: KVVec::new(),
             start,
             len,
             purpose,
-            _charge: charge,
+            _charge: Charge::new(count, most)?,
+            _toll: toll,
         };
         this.fill(first - start, count)?;
         Ok(this)

@@ -4,7 +4,7 @@
 //!
 //! A [`WaitQueue`] belongs to whatever can become ready. Tasks sleep on it with
 //! [`WaitQueue::wait_until`], holding no lock; [`WaitQueue::wake`] reaches them from
-//! any context. Only signals that end the process end a wait early.
+//! any context. A wait is frozen with its task, and [`Sleep`] says which signals end it early.
 //!
 //! Those who poll a file wait on a queue as well, the one of the file
 //! ([`chardev`](crate::chardev)), and on no other: a poll may stay on the queue as long as
@@ -70,6 +70,27 @@ impl BitOr for Events {
     }
 }
 
+/// Which signals end a wait early.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Sleep {
+    /// All that the task does not block: the call can be made again as if it had never been. Only
+    /// such a task can be stopped, traced, or frozen with its cgroup.
+    Interruptible,
+    /// Those that end the process: the call has begun something whose end it has to see.
+    Killable,
+}
+
+impl Sleep {
+    /// The state of a task that sleeps so; the freezer of system sleep need not wake it.
+    fn task_state(self) -> c_int {
+        let state = match self {
+            Self::Interruptible => bindings::TASK_INTERRUPTIBLE,
+            Self::Killable => bindings::TASK_KILLABLE,
+        };
+        (state | bindings::TASK_FREEZABLE) as c_int
+    }
+}
+
 /// How a wait ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Waited {
@@ -77,7 +98,7 @@ pub enum Waited {
     Woken,
     /// It did not hold when the deadline had passed.
     TimedOut,
-    /// It did not hold when the process was killed.
+    /// It did not hold when a signal came that ends such a wait.
     Interrupted,
 }
 
@@ -86,12 +107,13 @@ impl Waited {
     ///
     /// # Errors
     ///
-    /// `ETIMEDOUT` or `EINTR`.
+    /// `ETIMEDOUT`, or `ERESTARTSYS`: the kernel makes the call again after the signal's handler,
+    /// or tells the program `EINTR`, as the handler was installed.
     pub fn ok(self) -> Result {
         match self {
             Self::Woken => Ok(()),
             Self::TimedOut => Err(ETIMEDOUT),
-            Self::Interrupted => Err(EINTR),
+            Self::Interrupted => Err(ERESTARTSYS),
         }
     }
 }
@@ -102,16 +124,16 @@ impl Waited {
 ///
 /// ```
 /// use kernel::sync::{atomic::{Acquire, Atomic, Release}, Arc};
-/// use mp_kernel::{new_wait_queue, time, wait::{Events, Waited}};
+/// use mp_kernel::{new_wait_queue, time, wait::{Events, Sleep, Waited}};
 ///
 /// let queue = Arc::pin_init(new_wait_queue!("ready"), GFP_KERNEL)?;
 /// let ready = Atomic::new(false);
 /// let soon = time::monotonic_ns() + 1_000_000;
-/// assert_eq!(queue.wait_until(Some(soon), || ready.load(Acquire)), Waited::TimedOut);
+/// assert_eq!(queue.wait_until(Sleep::Killable, Some(soon), || ready.load(Acquire)), Waited::TimedOut);
 ///
 /// ready.store(true, Release);
 /// queue.wake(Events::IN);
-/// assert_eq!(queue.wait_until(None, || ready.load(Acquire)), Waited::Woken);
+/// assert_eq!(queue.wait_until(Sleep::Killable, None, || ready.load(Acquire)), Waited::Woken);
 /// # Ok::<(), Error>(())
 /// ```
 #[pin_data]
@@ -154,17 +176,22 @@ impl WaitQueue {
 
     /// Sleep until `condition` holds, until the monotonic clock has reached
     /// `deadline` (nanoseconds, see [`monotonic_ns`](crate::time::monotonic_ns)), or
-    /// until the process is killed; process context.
+    /// until a signal comes that ends such a sleep; process context, without a lock.
     ///
     /// The clock's own precision counts, not that of the timer tick. `condition` is
     /// evaluated by a task that is about to sleep: it must not sleep itself, but may
     /// take spin locks. It has the last word: it is evaluated once more at the end.
-    pub fn wait_until(&self, deadline: Option<u64>, mut condition: impl FnMut() -> bool) -> Waited {
+    pub fn wait_until(
+        &self,
+        sleep: Sleep,
+        deadline: Option<u64>,
+        mut condition: impl FnMut() -> bool,
+    ) -> Waited {
         if condition() {
             return Waited::Woken;
         }
         let entry = Entry::new(self);
-        wait(core::slice::from_ref(&entry), deadline, condition)
+        wait(core::slice::from_ref(&entry), sleep, deadline, condition)
     }
 }
 
@@ -176,6 +203,7 @@ impl WaitQueue {
 /// `ENOMEM`.
 pub fn wait_until_any<'a>(
     queues: impl ExactSizeIterator<Item = &'a WaitQueue>,
+    sleep: Sleep,
     deadline: Option<u64>,
     mut condition: impl FnMut() -> bool,
 ) -> Result<Waited> {
@@ -187,7 +215,7 @@ pub fn wait_until_any<'a>(
     for queue in queues {
         entries.push(Entry::new(queue), GFP_KERNEL_ACCOUNT)?;
     }
-    Ok(wait(&entries, deadline, condition))
+    Ok(wait(&entries, sleep, deadline, condition))
 }
 
 /// The calling task on a queue.
@@ -205,15 +233,15 @@ impl<'a> Entry<'a> {
         }
     }
 
-    /// Enter the task; whether it has been killed, and is not entered then.
-    fn prepare(&self) -> bool {
+    /// Enter the task; whether a signal is there that ends the sleep, and it is not entered.
+    fn prepare(&self, sleep: Sleep) -> bool {
         // SAFETY: The queue is initialised, and [`wait`], the only caller, has initialised the
         // entry and takes it out before it goes.
         let ret = unsafe {
             bindings::prepare_to_wait_event(
                 self.queue.as_ptr(),
                 self.raw.get(),
-                bindings::TASK_KILLABLE as c_int,
+                sleep.task_state(),
             )
         };
         ret != 0
@@ -226,6 +254,7 @@ impl<'a> Entry<'a> {
 /// been taken out again.
 fn wait(
     entries: &[Entry<'_>],
+    sleep: Sleep,
     deadline: Option<u64>,
     mut condition: impl FnMut() -> bool,
 ) -> Waited {
@@ -237,19 +266,19 @@ fn wait(
     let waited = loop {
         // From here on a wake-up is not missed: the task is on the queues, in the state of a
         // sleeper, and a waker that it misses has changed what `condition` looks at.
-        let killed = entries
+        let interrupted = entries
             .iter()
-            .fold(false, |killed, entry| entry.prepare() | killed);
+            .fold(false, |any, entry| entry.prepare(sleep) | any);
         if condition() {
             break Waited::Woken;
         }
-        if killed {
+        if interrupted {
             break Waited::Interrupted;
         }
         if passed {
             break Waited::TimedOut;
         }
-        passed = sleep(deadline);
+        passed = schedule(deadline);
     };
     for entry in entries {
         // SAFETY: Initialised above; off the queue or on it, and off it afterwards.
@@ -260,7 +289,7 @@ fn wait(
 
 /// Sleep until somebody wakes the task, which is in the state of a sleeper; whether
 /// the deadline has passed.
-fn sleep(deadline: Option<u64>) -> bool {
+fn schedule(deadline: Option<u64>) -> bool {
     // A deadline that does not fit is centuries away.
     let time = deadline.map(|at| i64::try_from(at).unwrap_or(i64::MAX));
     let mut time = time.filter(|&at| at != i64::MAX);

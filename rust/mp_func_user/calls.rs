@@ -46,16 +46,14 @@ use mp_kernel::{
         self,
         PhysicalUse, //
     },
+    time,
     uaccess::{
         read_sized,
         read_versioned,
         write_versioned,
         Versioned, //
     },
-    user_pages::{
-        Purpose,
-        UserPages, //
-    }, //
+    user_pages::Purpose, //
 };
 use mp_proto::{
     fabric,
@@ -331,6 +329,16 @@ fn describe(context: &Context, info: &mut mp_info) -> Result<Told> {
     info.objects_max = shared.limits.objects;
     info.user_objects_max = shared.limits.user_objects;
     (info.status_offset, info.status_length) = context.status().place();
+    info.user_contexts_max = shared.limits.user_contexts;
+    info.user_segments_max = shared.limits.user_segments;
+    info.user_connections_max = shared.limits.user_connections;
+    info.user_memory_max = shared.limits.user_memory.min(100);
+    info.message_max = MP_MESSAGE_MAX;
+    info.messages_max = sharing::window::MESSAGES;
+    info.queue_entries_max = MP_QUEUE_ENTRIES_MAX;
+    info.park_entries_max = MP_PARK_ENTRIES_MAX;
+    info.stores_max = MP_STORES_MAX;
+    info.stores_bytes_max = MP_STORES_BYTES_MAX;
     Ok(Told::Done)
 }
 
@@ -358,9 +366,11 @@ fn signal(context: &Context, handle: u32) -> Result {
     }
 }
 
-/// A deadline, if it is one.
+/// A deadline of the calling process, if it is one, by the clock of the host.
 pub(crate) fn deadline(at: u64) -> Option<u64> {
-    Some(at).filter(|at| *at != u64::MAX)
+    Some(at)
+        .filter(|at| *at != u64::MAX)
+        .map(time::from_process)
 }
 
 fn wait_for(context: &Context, arg: UserPtr) -> Result {
@@ -506,7 +516,7 @@ fn fill_segment(context: &Context, fill: &mp_segment_fill) -> Result {
             true => Purpose::Read,
             false => Purpose::Write,
         };
-        let pages = UserPages::pin(fill.address, fill.length, purpose)?;
+        let pages = context.pin(fill.address, fill.length, purpose)?;
         return segment.fill(Piece::Pages(Arc::new(pages, GFP_KERNEL)?));
     }
     need_physical_addresses(PhysicalUse::Memory)?;
@@ -852,7 +862,7 @@ fn start_queue(context: &Context, start: &mp_queue_start) -> Result {
         false => Purpose::Read,
     };
     let source = match is_pinned {
-        true => Source::pin(&copies, purpose)?,
+        true => Source::pin(context, &copies, purpose)?,
         false => source,
     };
     Queue::start(&worker, Job::new(source, connection, copies, reads))

@@ -54,6 +54,7 @@ use mp_kernel::{
     time::monotonic_ns,
     wait::{
         Events,
+        Sleep,
         WaitQueue, //
     }, //
 };
@@ -242,7 +243,7 @@ impl Connection {
     /// What the request failed with, `ETIMEDOUT`, `EINTR` if the process is being killed.
     pub(crate) fn outcome(&self, deadline: Option<u64>) -> Result {
         let ended = || self.outcome.load(Acquire) != PENDING;
-        self.asking.wait_until(deadline, ended).ok()?;
+        self.asking.wait_until(Sleep::Killable, deadline, ended).ok()?;
         kernel::error::to_result(self.outcome.load(Acquire))
     }
 
@@ -649,8 +650,8 @@ impl Connection {
     ///
     /// # Errors
     ///
-    /// `EINVAL` if it leads elsewhere, `ECONNRESET`, `ENETDOWN`, `ETIMEDOUT`, `EINTR`,
-    /// `ENOMEM`.
+    /// `EINVAL` if it leads elsewhere, `ECONNRESET`, `ENETDOWN`, `ETIMEDOUT`, `ERESTARTSYS`
+    /// for a signal, `ENOMEM`.
     pub(crate) fn send(&self, data: &[u8], deadline: Option<u64>) -> Result {
         if self.want.object != Object::Port {
             return Err(EINVAL);
@@ -686,7 +687,7 @@ impl Connection {
             }
             let has_room = || !self.is_full.load(Acquire);
             let until = [soon, deadline].into_iter().flatten().min();
-            let waited = self.asking.wait_until(until, has_room).ok();
+            let waited = self.asking.wait_until(Sleep::Interruptible, until, has_room).ok();
             let is_over = deadline.is_some_and(|at| monotonic_ns() >= at);
             match waited {
                 // Nobody tells that the link has room again: look.

@@ -60,6 +60,11 @@ use mp_kernel::{
         Payers,
         UserId, //
     },
+    user_pages::{
+        Purpose,
+        Toll,
+        UserPages, //
+    },
     vma::{
         NewVma,
         ScrapPage, //
@@ -377,6 +382,20 @@ impl Context {
             true => Err(error::shut_down()),
             false => Ok(()),
         }
+    }
+
+    /// Pin `len` bytes at an address of the calling process, which all who pay for this are
+    /// charged for, with no more than `RLIMIT_MEMLOCK` each.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`UserPages::pin`].
+    pub(crate) fn pin(&self, address: u64, len: u64, purpose: Purpose) -> Result<UserPages> {
+        UserPages::pin(address, len, purpose, |pages, most| {
+            let share = Share::new(&self.payers, Kind::Pinned, pages as u64, most as u64)?;
+            let toll: Toll = KBox::new(share, GFP_KERNEL)?;
+            Ok(toll)
+        })
     }
 
     /// Find a session.
@@ -768,7 +787,10 @@ impl File for Context {
     }
 
     fn poll(this: ArcBorrow<'_, Self>) -> Events {
-        this.stream.poll()
+        match this.check_caller() {
+            Ok(()) => this.stream.poll(),
+            Err(_) => Events::ERR,
+        }
     }
 
     fn mmap(this: ArcBorrow<'_, Self>, area: NewVma<'_>) -> Result {

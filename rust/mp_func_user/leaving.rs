@@ -24,6 +24,7 @@ use mp_kernel::{
     time::monotonic_ns,
     wait::{
         Events,
+        Sleep,
         WaitQueue, //
     }, //
 };
@@ -95,7 +96,7 @@ impl Leaving {
                 return Ok(true);
             }
             let has_changed = || self.gone.load(Acquire) != seen;
-            match self.queue.wait_until(deadline, has_changed).ok() {
+            match self.queue.wait_until(Sleep::Killable, deadline, has_changed).ok() {
                 Err(e) if e == ETIMEDOUT => return Ok(false),
                 waited => waited?,
             }

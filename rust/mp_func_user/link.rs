@@ -87,6 +87,7 @@ use mp_kernel::{
     time::monotonic_ns,
     wait::{
         Events,
+        Sleep,
         WaitQueue, //
     },
     worker::{
@@ -860,7 +861,7 @@ impl Link {
     /// Wait until the peer has answered something, which the caller has asked for.
     fn wait_for_answers(&self, deadline: Option<u64>) -> Result {
         let has_answered = || !self.is_busy.load(Acquire);
-        self.answering.wait_until(deadline, has_answered).ok()
+        self.answering.wait_until(Sleep::Killable, deadline, has_answered).ok()
     }
 
     /// Something has been answered, or will not be: has those look again who wait for that.

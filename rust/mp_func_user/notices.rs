@@ -93,8 +93,8 @@ impl Notices {
     ///
     /// # Errors
     ///
-    /// `ENOENT` if the object is closed, `ETIMEDOUT`, `EINTR` if the process is being killed, or
-    /// that of `f`.
+    /// `ENOENT` if the object is closed, `ETIMEDOUT`, `ERESTARTSYS` for a signal, or that
+    /// of `f`.
     pub(crate) fn take(
         &self,
         deadline: Option<u64>,

@@ -392,8 +392,8 @@ impl Offer {
     ///
     /// # Errors
     ///
-    /// `ENOENT` if the port is closed, `ETIMEDOUT`, `EINTR` if the process is being killed, or
-    /// that of `f`.
+    /// `ENOENT` if the port is closed, `ETIMEDOUT`, `ERESTARTSYS` for a signal, or that
+    /// of `f`.
     pub(crate) fn receive(
         &self,
         deadline: Option<u64>,

@@ -28,6 +28,7 @@ use mp_kernel::{
     new_wait_queue,
     wait::{
         Events,
+        Sleep,
         WaitQueue, //
     }, //
 };
@@ -90,7 +91,7 @@ impl Outcomes {
         self.awaited.store(places, Relaxed);
         // Either this sees the last outcome, or whoever tells it sees what is awaited.
         barrier::mb();
-        self.ended.wait_until(None, || self.are_over(places)).ok()
+        self.ended.wait_until(Sleep::Killable, None, || self.are_over(places)).ok()
     }
 }
 

@@ -39,6 +39,7 @@ use mp_kernel::{
     time::monotonic_ns,
     wait::{
         Events,
+        Sleep,
         WaitQueue, //
     },
     worker::Work, //
@@ -187,7 +188,7 @@ impl UnderWay {
             let now = monotonic_ns();
             goes_on(now)?;
             let has_changed = || self.changes.load(Acquire) != seen;
-            match self.queue.wait_until(Some(now + TICK_NS), has_changed).ok() {
+            match self.queue.wait_until(Sleep::Killable, Some(now + TICK_NS), has_changed).ok() {
                 Err(e) if e != ETIMEDOUT => return Err(e),
                 _ => {}
             }

@@ -28,6 +28,7 @@ use mp_kernel::{
     sync::SpinLockBh,
     wait::{
         Events,
+        Sleep,
         WaitQueue, //
     }, //
 };
@@ -157,7 +158,7 @@ impl Questions {
     /// `ENETDOWN`, `ETIMEDOUT`, `EINTR` if the process is being killed.
     pub(crate) fn wait(&self, ticket: Ticket, deadline: Option<u64>) -> Result {
         let mut answered = Ok(false);
-        let waited = self.queue.wait_until(deadline, || {
+        let waited = self.queue.wait_until(Sleep::Killable, deadline, || {
             answered = self.is_answered(ticket);
             answered != Ok(false)
         });

@@ -10,6 +10,7 @@
 
 use crate::{
     connection::Connection,
+    context::Context,
     lane::Lane,
     link::Link,
     pipeline::{
@@ -46,10 +47,7 @@ use kernel::{
 use mp_kernel::{
     error,
     time::monotonic_ns,
-    user_pages::{
-        Purpose,
-        UserPages, //
-    },
+    user_pages::Purpose,
     worker::{
         new_worker,
         Work,
@@ -83,13 +81,13 @@ impl Source {
     /// # Errors
     ///
     /// `EFAULT`, `EDQUOT`, `ENOMEM`.
-    pub(crate) fn pin(copies: &[mp_copy], purpose: Purpose) -> Result<Self> {
+    pub(crate) fn pin(context: &Context, copies: &[mp_copy], purpose: Purpose) -> Result<Self> {
         let mut all = KVec::with_capacity(copies.len(), GFP_KERNEL)?;
         for copy in copies.iter() {
             let piece = match copy.length {
                 0 => None,
                 len => {
-                    let pages = UserPages::pin(copy.local, len, purpose)?;
+                    let pages = context.pin(copy.local, len, purpose)?;
                     let pages = Arc::new(pages, GFP_KERNEL)?;
                     Some(Arc::new(Piece::Pages(pages), GFP_KERNEL)?)
                 }
@@ -485,7 +483,7 @@ impl Queue {
             MP_QUEUE_POSTED => self.is_aborted.store(true, Relaxed),
             _ => return Ok(()),
         }
-        self.ready.wait(ready::DONE, None, false)?;
+        self.ready.wait_to_the_end(ready::DONE)?;
         Ok(())
     }
 

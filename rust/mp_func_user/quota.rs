@@ -42,6 +42,8 @@ pub(crate) enum Kind {
     /// Bytes that peers may come to reach: of the link of that interface, or with none
     /// those that segments are cut from.
     Memory(Option<u32>),
+    /// Pages of processes that are pinned.
+    Pinned,
 }
 
 /// How much somebody has of a kind.

@@ -813,6 +813,12 @@ impl Holding {
         Ok(())
     }
 
+    /// Whether this use has not ended.
+    fn is_in_use(&self) -> bool {
+        let state = self.segment.state.lock();
+        state.holdings.iter().any(|h| core::ptr::eq(&raw const **h, self))
+    }
+
     fn place(&self, mapper: &Mapper) -> Result<Place> {
         let Some(piece) = self.segment.piece() else {
             return Ok(Place::default());
@@ -824,6 +830,10 @@ impl Holding {
             });
         }
         let mut window = self.window.lock();
+        // `remove` takes this use off the list before it takes the window, which is not made again.
+        if !self.is_in_use() {
+            return Err(ENOENT);
+        }
         if window.is_none() {
             *window = Some(mapper.window(piece)?);
         }

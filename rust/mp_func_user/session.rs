@@ -56,6 +56,7 @@ use mp_kernel::{
     },
     wait::{
         Events,
+        Sleep,
         WaitQueue, //
     }, //
 };
@@ -384,11 +385,11 @@ impl Session {
     pub(crate) fn outcome(&self) -> Result<u32> {
         let ended = || self.outcome.load(Acquire) != PENDING;
         let deadline = monotonic_ns() + ANSWER_NS;
-        let answered = self.asking.wait_until(Some(deadline), ended).ok();
+        let answered = self.asking.wait_until(Sleep::Killable, Some(deadline), ended).ok();
         match answered {
             // A process may take its time, and what the peer has answered is on its way here.
             Err(e) if e == ETIMEDOUT && self.phase() != Phase::Asking => {
-                self.asking.wait_until(None, ended).ok()?;
+                self.asking.wait_until(Sleep::Killable, None, ended).ok()?;
             }
             answered => answered?,
         }

@@ -22,6 +22,7 @@ use mp_kernel::{
     },
     wait::{
         Events,
+        Sleep,
         WaitQueue, //
     }, //
 };
@@ -133,7 +134,7 @@ impl Stream {
     /// # Errors
     ///
     /// `EINVAL` if none fits, `EAGAIN` if there is none and the caller does not wait,
-    /// `EINTR`, `EFAULT`.
+    /// `ERESTARTSYS` for a signal, `EFAULT`.
     pub(crate) fn read(&self, to: &mut UserSliceWriter, nonblock: bool) -> Result<usize> {
         loop {
             // Another thread may name the size while this one sleeps.
@@ -147,7 +148,7 @@ impl Stream {
             if nonblock {
                 return Err(EAGAIN);
             }
-            let waited = self.readers.wait_until(None, || {
+            let waited = self.readers.wait_until(Sleep::Interruptible, None, || {
                 let state = self.state.lock();
                 state.ended || !state.queue.is_empty()
             });

@@ -27,6 +27,12 @@
  * not zero), E2BIG (see above), EACCES (the context belongs to another process),
  * ESHUTDOWN (it has ended), ENOTTY (unknown number).
  *
+ * MP_IOC_WAIT, MP_IOC_NOTICE, MP_IOC_SEND, MP_IOC_RECEIVE, MP_IOC_PARK and read() end early when
+ * a signal is handled: they have done nothing then, and are made again by the kernel if the
+ * handler was installed with SA_RESTART, and fail with EINTR otherwise. A process that sleeps in
+ * them can be stopped, traced and frozen. All other calls see the end of what they have begun:
+ * only a signal that kills the process ends them.
+ *
  * A call that fails with EFAULT has taken nothing, sent nothing, and closed again what it
  * had made, as MP_IOC_CLOSE does; a peer may have seen that. Arrays may have been written
  * in part.
@@ -42,7 +48,10 @@
 
 #define MP_IOC_MAGIC 0xBB
 
-/* Deadlines are times of CLOCK_MONOTONIC in nanoseconds. */
+/*
+ * Deadlines are times of CLOCK_MONOTONIC in nanoseconds, as the calling process reads that clock in
+ * its time namespace.
+ */
 #define MP_DEADLINE_PAST 0ULL			/* do not wait */
 #define MP_DEADLINE_NEVER 0xFFFFFFFFFFFFFFFFULL
 
@@ -101,6 +110,16 @@ struct mp_info {
 	__u32 user_objects_max;		/* out: most other objects of a user */
 	__aligned_u64 status_offset;	/* out: for mmap() of the status words, PROT_READ only */
 	__aligned_u64 status_length;	/* out: their bytes, whole pages; 0 without */
+	__u32 user_contexts_max;	/* out: most open files of a user */
+	__u32 user_segments_max;	/* out: most uses of segments of a user */
+	__u32 user_connections_max;	/* out: most connections of a user */
+	__u32 user_memory_max;		/* out: most of the memory that peers reach, in percent */
+	__u32 message_max;		/* out: most bytes of a message */
+	__u32 messages_max;		/* out: most messages of a connection that wait at a port */
+	__u32 queue_entries_max;	/* out: most copies of one start */
+	__u32 park_entries_max;		/* out: most sessions to sleep on */
+	__u32 stores_max;		/* out: most stores of one call */
+	__u32 stores_bytes_max;		/* out: most bytes of them */
 };
 
 /* What this kernel has; the calls of the others are unknown numbers. */
@@ -183,7 +202,7 @@ struct mp_interface {
  *
  * ENOENT: no such object; also if it is closed meanwhile. ENODEV: no such interface.
  * ETIMEDOUT. ENOTCONN: a session without a partner, and the mask has none of PAIRED, REQUEST
- * and REFUSED. EINTR: the process is being killed.
+ * and REFUSED. EINTR: a signal was handled.
  */
 struct mp_wait {
 	__u32 size;
@@ -561,7 +580,7 @@ struct mp_park_entry {
  * or an offset that is not a multiple of 8. Of each entry: EFAULT, EINVAL: their size is less
  * than that of the first version, E2BIG: see MP_IOC_QUEUE_START. ERANGE: outside of the window.
  * EOPNOTSUPP: the window is of physical addresses. ENOTCONN: a session has no partner yet.
- * ETIMEDOUT. EINTR: the process is being killed. ENOMEM.
+ * ETIMEDOUT. EINTR: a signal was handled. ENOMEM.
  */
 struct mp_park {
 	__u32 size;
@@ -899,7 +918,7 @@ enum {
  * there are connections. The interface stays down until the bridge is taken into use anew.
  *
  * ENOENT: no such object; also if it is closed meanwhile. EINVAL: it has no notices.
- * ETIMEDOUT. EINTR: the process is being killed.
+ * ETIMEDOUT. EINTR: a signal was handled.
  */
 struct mp_notice {
 	__u32 size;
@@ -920,8 +939,8 @@ struct mp_notice {
  *
  * ENOENT, EINVAL: not to a port, or no port. EMSGSIZE: longer than MP_MESSAGE_MAX; or
  * than the room, then length has been filled in, and the message can be taken again.
- * ETIMEDOUT: no message, or no room for one at the port's host. EINTR: the process is
- * being killed. Sending: ECONNRESET: the connection is lost, ENETDOWN. ENOMEM.
+ * ETIMEDOUT: no message, or no room for one at the port's host. EINTR: a signal was handled.
+ * Sending: ECONNRESET: the connection is lost, ENETDOWN. ENOMEM.
  */
 struct mp_message {
 	__u32 size;

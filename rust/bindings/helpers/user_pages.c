@@ -7,18 +7,25 @@
 #include <linux/sched/signal.h>
 #include <linux/sched/user.h>
 
-/*
- * Charges pages to RLIMIT_MEMLOCK of the calling process's user, to whom a reference is
- * returned; NULL if that is too much.
- */
-__mp_helper void *mp_helper_memlock_charge(unsigned long pages)
+/* The pages that a user of the calling process may lock; all there are with CAP_IPC_LOCK. */
+__mp_helper unsigned long mp_helper_memlock_most(void)
 {
-	unsigned long limit = rlimit(RLIMIT_MEMLOCK) >> PAGE_SHIFT;
+	if (capable(CAP_IPC_LOCK))
+		return LONG_MAX;
+	return min(rlimit(RLIMIT_MEMLOCK) >> PAGE_SHIFT, (unsigned long)LONG_MAX);
+}
+
+/*
+ * Charges pages to the calling process's user, who may have so many, and to whom a reference
+ * is returned; NULL if that is too much.
+ */
+__mp_helper void *mp_helper_memlock_charge(unsigned long pages, unsigned long most)
+{
 	struct user_struct *user = current_user();
 	long had = atomic_long_read(&user->locked_vm);
 
 	do {
-		if ((pages > limit || had > limit - pages) && !capable(CAP_IPC_LOCK))
+		if (pages > most || had > most - pages)
 			return NULL;
 	} while (!atomic_long_try_cmpxchg(&user->locked_vm, &had, had + (long)pages));
 	return get_uid(user);

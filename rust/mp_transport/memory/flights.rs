@@ -36,6 +36,7 @@ use mp_kernel::{
     new_wait_queue,
     wait::{
         Events,
+        Sleep,
         WaitQueue,
         Waited, //
     }, //
@@ -118,7 +119,7 @@ impl Flights {
         let _ = self.is_closed.xchg(true, Full);
         let is_over = || self.count.load(Acquire) == 0;
         // Also for a process that is being killed.
-        while self.landing.wait_until(None, is_over) == Waited::Interrupted && !is_over() {
+        while self.landing.wait_until(Sleep::Killable, None, is_over) == Waited::Interrupted && !is_over() {
             fsleep(Delta::from_millis(1));
         }
     }

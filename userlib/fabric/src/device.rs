@@ -209,7 +209,9 @@ impl Device for CharDevice {
                 // addresses in it are those of arrays that are borrowed for as long as the call
                 // takes, mutably if the kernel writes, with their own lengths; or somebody has
                 // vouched for them.
-                unsafe { ioctl(&self.0, Updater::<{ $number }, $type>::new(argument)) }
+                let once = || unsafe { ioctl(&self.0, Updater::<{ $number }, $type>::new(argument)) };
+                // A call that a signal has ended has done nothing, and deadlines stay what they are.
+                io::retry_on_intr(once)
                     .inspect_err(|errno| tell(stringify!($number), argument, *errno))
             }};
         }

@@ -60,7 +60,17 @@ fn assertions() -> String {
             objects_max,
             user_objects_max,
             status_offset,
-            status_length
+            status_length,
+            user_contexts_max,
+            user_segments_max,
+            user_connections_max,
+            user_memory_max,
+            message_max,
+            messages_max,
+            queue_entries_max,
+            park_entries_max,
+            stores_max,
+            stores_bytes_max
         }
     );
     check!(
