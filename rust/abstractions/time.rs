@@ -16,16 +16,3 @@ pub fn coarse_ns() -> u64 {
     // SAFETY: As above.
     unsafe { mp_bindings::jiffies_ns() }
 }
-
-/// A time of the monotonic clock, in nanoseconds, that the calling process has named by the clock
-/// of its time namespace. Process context.
-///
-/// C header: [`include/linux/time_namespace.h`](srctree/include/linux/time_namespace.h)
-pub fn from_process(at: u64) -> u64 {
-    match i64::try_from(at) {
-        // SAFETY: Always safe, in process context.
-        Ok(at) => unsafe { mp_bindings::time_from_process(at) as u64 },
-        // Centuries away in any namespace.
-        Err(_) => at,
-    }
-}

@@ -238,11 +238,7 @@ impl<'a> Entry<'a> {
         // SAFETY: The queue is initialised, and [`wait`], the only caller, has initialised the
         // entry and takes it out before it goes.
         let ret = unsafe {
-            bindings::prepare_to_wait_event(
-                self.queue.as_ptr(),
-                self.raw.get(),
-                sleep.task_state(),
-            )
+            bindings::prepare_to_wait_event(self.queue.as_ptr(), self.raw.get(), sleep.task_state())
         };
         ret != 0
     }

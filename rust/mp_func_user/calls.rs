@@ -46,7 +46,6 @@ use mp_kernel::{
         self,
         PhysicalUse, //
     },
-    time,
     uaccess::{
         read_sized,
         read_versioned,
@@ -366,11 +365,9 @@ fn signal(context: &Context, handle: u32) -> Result {
     }
 }
 
-/// A deadline of the calling process, if it is one, by the clock of the host.
+/// A deadline, if it is one.
 pub(crate) fn deadline(at: u64) -> Option<u64> {
-    Some(at)
-        .filter(|at| *at != u64::MAX)
-        .map(time::from_process)
+    Some(at).filter(|at| *at != u64::MAX)
 }
 
 fn wait_for(context: &Context, arg: UserPtr) -> Result {

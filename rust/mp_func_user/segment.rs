@@ -816,7 +816,10 @@ impl Holding {
     /// Whether this use has not ended.
     fn is_in_use(&self) -> bool {
         let state = self.segment.state.lock();
-        state.holdings.iter().any(|h| core::ptr::eq(&raw const **h, self))
+        state
+            .holdings
+            .iter()
+            .any(|h| core::ptr::eq(&raw const **h, self))
     }
 
     fn place(&self, mapper: &Mapper) -> Result<Place> {

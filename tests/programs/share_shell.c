@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -171,6 +172,21 @@ static void answer_by_child(struct call *call, int is_passed)
 	answer(call, ", \"done\": %d", by_child(is_passed, &request));
 }
 
+/* What a child is told that polls the file. */
+static void poll_in_child(struct call *call)
+{
+	struct pollfd polled = { .fd = device, .events = POLLIN };
+	int status;
+	pid_t child = fork();
+
+	if (!child)
+		_exit(poll(&polled, 1, 0) < 0 ? 255 : polled.revents & 0xFF);
+	if (child < 0 || waitpid(child, &status, 0) != child || !WIFEXITED(status))
+		call->complaint = "no child";
+	else
+		answer_number(call, "done", WEXITSTATUS(status));
+}
+
 static void inherit(struct call *call)
 {
 	answer_by_child(call, 0);
@@ -296,6 +312,7 @@ static const struct command commands[] = {
 	{ "open", open_device },	/* COUNT: how often that has succeeded */
 	{ "child", inherit },		/* NUMBER BYTES */
 	{ "pass", pass },		/* NUMBER BYTES */
+	{ "childpoll", poll_in_child },
 	{ "buffer", tell_buffer },	/* its address */
 	{ "map", map },			/* OFFSET LENGTH [ro|rx] */
 	{ "unmap", unmap },		/* ADDRESS LENGTH */

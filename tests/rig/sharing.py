@@ -53,6 +53,11 @@ MP = SimpleNamespace(**_numbers())
 STRUCTURES = _structures()
 
 
+def calls():
+    """All calls, each with its structure."""
+    return re.findall(r"MP_IOC_(\w+) = _IO\(.*?/\* struct (mp_\w+) \*/", HEADER.read_text())
+
+
 def _bytes(answer):
     return bytes.fromhex(answer["bytes"])
 
@@ -124,6 +129,10 @@ class Process(shell.Program):
         """The errno of a call of this context that a child makes, `how`: `child`, `pass`."""
         data, _ = self._structure(kind, fields)
         return self._done(how, getattr(MP, "IOC_" + name), data)
+
+    def polled_by_child(self):
+        """What `poll()` tells a child that has inherited the file."""
+        return self._done("childpoll")
 
     def _done(self, *words):
         return self._run(lambda answer: answer["done"], *words)

@@ -4,6 +4,7 @@ handles and offsets that are guessed, contexts in the wrong hands, memory that h
 owner, and quotas of contexts and users."""
 
 import errno
+import select
 import struct
 
 import pytest
@@ -51,8 +52,24 @@ os.wait()
 os.setresuid(user, user, user)
 os.execvp(sys.argv[5], sys.argv[5:])
 """
+# Bytes that those may lock whose memory is pinned.
+MEMLOCK = 16 * PAGE
 # A user without privilege, who has made namespaces, and those of whom they are.
 MAKER, MEMBERS = 4712, 100_000
+# Structures whose flags the kernel tells, and what the handles of the others name.
+TOLD_FLAGS = ("mp_interface", "mp_segment")
+HANDLE_OF = {
+    "mp_connection": "connection",
+    "mp_notice": "segment",
+    "mp_queue_start": "queue",
+    "mp_remove": "segment",
+    "mp_segment_fill": "segment",
+    "mp_segment_interface": "segment",
+    "mp_session_access": "session",
+    "mp_session_answer": "session",
+    "mp_session_partner": "session",
+    "mp_session_store": "session",
+}
 # Handles that are tried one by one, and then so many others all over their space.
 DENSE, SPARSE, STEP = 4096, 8192, 524287
 
@@ -172,18 +189,30 @@ def test_memory_that_others_write_holds_no_instructions(owner):
             owner.execute(owner.map(offset, PAGE, "ro"), PAGE)
 
 
-def test_reserved_fields_are_zero(owner):
+def reserved_fields():
+    """Of each call: its structure, and the fields that are zero or have bits that are."""
+    for name, kind in sharing.calls():
+        _, none = sharing.STRUCTURES[kind]
+        for field in none:
+            if field.startswith("reserved") or field == "id_more":
+                yield name, kind, field, 1
+            if field == "flags" and kind not in TOLD_FLAGS:
+                yield name, kind, field, 1 << 31
+
+
+@pytest.mark.parametrize("name, kind, field, value", reserved_fields())
+def test_reserved_fields_are_zero(owner, name, kind, field, value):
+    """Those of all calls, whatever else they say; of elements: see `mp_park_entry`."""
     handles, _ = one_of_each(owner)
-    for name, kind, fields in (
-        ("CONNECTION", "mp_connection", {"handle": handles["connection"], "reserved": 1}),
-        ("CONNECTION", "mp_connection", {"handle": handles["connection"], "reserved2": 1}),
-        ("SESSION_ACCESS", "mp_session_access", {"handle": handles["session"], "reserved": 1}),
-        ("WATCH", "mp_watch", {"target": handles["event"], "mask": 8, "reserved": 1}),
-        ("QUEUE_START", "mp_queue_start", {"handle": handles["queue"], "reserved": 1}),
-        ("SEGMENT_CREATE", "mp_segment_create", {"flags": 1, "id_more": 1, "length": 1}),
-    ):
-        with fails(errno.EINVAL):
-            owner.call(name, kind, **fields)
+    handle = handles.get(HANDLE_OF.get(kind), 0)
+    _, none = sharing.STRUCTURES[kind]
+    known = {"handle": handle, "target": handles["event"], "length": PAGE, "mask": 8, "entries": 1}
+    known |= {"interface": interfaces(owner)[0], "role": 1, "location": 1, "local_max": PAGE}
+    if field == "id_more":
+        known["flags"] = MP.SEGMENT_PRIVATE
+    fields = {key: of for key, of in known.items() if key in none and key != field}
+    with fails(errno.EINVAL):
+        owner.call(name, kind, **fields, **{field: value})
 
 
 def test_elements_may_be_longer_than_the_kernel_knows(owner):
@@ -266,6 +295,15 @@ def test_a_context_is_of_no_use_to_another_process(owner, how):
         handle = {} if kind == "mp_info" else {"handle": handles["segment"]}
         assert owner.elsewhere(how, name, kind, **handle) == errno.EACCES, name
     assert owner.call("SEGMENT", "mp_segment", handle=handles["segment"]).length == 2 * PAGE
+
+
+def test_a_child_does_not_learn_when_there_are_events(owner):
+    here, _ = interfaces(owner)
+    event(owner, here, 9)
+    to = owner.connect(here, MP.OBJECT_EVENT, 9)
+    assert owner.polled_by_child() == select.POLLERR
+    owner.signal(to)
+    assert owner.polled_by_child() == select.POLLERR
 
 
 def test_a_segment_that_is_shared_is_so_for_its_user_only(fabric, owner, stranger):
@@ -380,6 +418,25 @@ def sessions_of(process, interface):
     return None
 
 
+def test_a_process_is_told_all_quotas_and_limits(owner):
+    told = owner.call("INFO", "mp_info")
+    assert (told.sessions_max, told.user_sessions_max) == (SESSIONS, USER_SESSIONS)
+    assert (told.objects_max, told.user_objects_max) == (OBJECTS, USER_OBJECTS)
+    assert told.user_segments_max == USER_SEGMENTS
+    assert told.user_connections_max == USER_CONNECTIONS
+    assert told.user_contexts_max == USER_CONTEXTS
+    assert told.user_memory_max == USER_MEMORY
+    limits = ("message", "queue_entries", "park_entries", "stores", "stores_bytes")
+    for limit in limits:
+        assert getattr(told, f"{limit}_max") == getattr(MP, f"{limit.upper()}_MAX")
+    here, _ = interfaces(owner)
+    port = owner.offer(here, MP.OBJECT_PORT, 8)
+    to = owner.connect(here, MP.OBJECT_PORT, 8)
+    message = {"handle": to, "data": owner.buffer, "length": 1, "deadline": PAST}
+    assert owner.repeat(1000, "SEND", "mp_message", **message) == told.messages_max
+    owner.remove(port, MP.REMOVE_FORCE)
+
+
 def test_a_user_has_so_many_sessions(fabric, owner, stranger):
     here, _ = interfaces(stranger)
     assert sessions_of(stranger, here) == SESSIONS
@@ -411,9 +468,10 @@ def test_a_session_has_its_place_until_its_partner_is_closed(fabric, owner, stra
         assert sessions_of(stranger, here) > 0
 
 
-def member(fabric, maker, first, user):
-    """A process of that user in a namespace of its own."""
-    how = ["python3", "-c", ENTER, *map(str, (maker, first, user, NOBODY))]
+def member(fabric, maker, first, user, memlock=PAGE):
+    """A process of that user in a namespace of its own, which may lock so many bytes."""
+    how = ["prlimit", f"--memlock={memlock}:{memlock}", "python3", "-c", ENTER]
+    how += map(str, (maker, first, user, NOBODY))
     return sharing.Process(fabric.rp, how=how)
 
 
@@ -439,6 +497,37 @@ def test_a_namespace_of_root_has_what_a_user_has(fabric, owner):
         here, _ = interfaces(one)
         assert sessions_of(one, here) == sessions_of(other, here) == SESSIONS
         assert sessions_of(owner, here) == SESSIONS
+
+
+def test_a_user_pins_no_more_by_namespaces(fabric, owner):
+    """What members of a namespace pin counts together, for the user who has made it."""
+    with (
+        member(fabric, MAKER, MEMBERS, 1, MEMLOCK) as one,
+        member(fabric, MAKER, MEMBERS, 2, MEMLOCK) as other,
+        member(fabric, MAKER, MEMBERS + 1000, 1, MEMLOCK) as third,
+    ):
+        first = filled(one, MEMLOCK - PAGE)
+        filled(other, PAGE)
+        for process in (one, other, third):
+            with fails(errno.EDQUOT):
+                filled(process, PAGE)
+        one.remove(first)
+        filled(third, MEMLOCK - PAGE)
+        # That is nobody else's affair.
+        filled(owner, MEMLOCK)
+
+
+def filled(process, length):
+    """A segment of memory of the process, which is pinned."""
+    fields = {"flags": MP.SEGMENT_PRIVATE | MP.SEGMENT_EMPTY, "length": length}
+    segment = process.call("SEGMENT_CREATE", "mp_segment_create", **fields).handle
+    fill = {"handle": segment, "address": process.memory(length), "length": length}
+    try:
+        process.call("SEGMENT_FILL", "mp_segment_fill", **fill)
+    except OSError:
+        process.remove(segment)
+        raise
+    return segment
 
 
 def test_a_user_has_so_many_segments_connections_and_queues(owner, stranger):

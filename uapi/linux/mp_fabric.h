@@ -48,10 +48,7 @@
 
 #define MP_IOC_MAGIC 0xBB
 
-/*
- * Deadlines are times of CLOCK_MONOTONIC in nanoseconds, as the calling process reads that clock in
- * its time namespace.
- */
+/* Deadlines are times of CLOCK_MONOTONIC in nanoseconds. */
 #define MP_DEADLINE_PAST 0ULL			/* do not wait */
 #define MP_DEADLINE_NEVER 0xFFFFFFFFFFFFFFFFULL
 
@@ -644,8 +641,9 @@ struct mp_segment_attach {
  * anywhere, and must be writable, unless MP_FILL_READ: then it may also be mapped without write
  * access, or from a file. Physical addresses and lengths are multiples of a page.
  *
- * Memory of a process is pinned, and counts for RLIMIT_MEMLOCK of its user, until nobody
- * reaches it any more: the process may unmap it. What is mapped there later is other memory.
+ * Memory of a process is pinned, and counts for RLIMIT_MEMLOCK of its user, and of those who
+ * have made the user namespaces around it, until nobody reaches it any more: the process may
+ * unmap it. What is mapped there later is other memory.
  * Physical memory is the caller's to keep. The kernel does not copy to it or from it, and
  * refuses queues, grants and connections that are for that.
  *

@@ -242,6 +242,7 @@ static void *thread(void *job)
 
 	sigemptyset(&set);
 	sigaddset(&set, SIGUSR1);
+	sigaddset(&set, SIGUSR2);
 	pthread_sigmask(SIG_UNBLOCK, &set, NULL);
 	finish(job);
 	return NULL;
@@ -298,12 +299,15 @@ static void ignore(int signal)
 static void handle_signals(void)
 {
 	struct sigaction interruption = { .sa_handler = ignore };
+	struct sigaction pause = { .sa_handler = ignore, .sa_flags = SA_RESTART };
 	sigset_t set;
 
 	/* Without SA_RESTART: system calls that a signal meets end with EINTR. */
 	sigaction(SIGUSR1, &interruption, NULL);
+	sigaction(SIGUSR2, &pause, NULL);
 	sigemptyset(&set);
 	sigaddset(&set, SIGUSR1);
+	sigaddset(&set, SIGUSR2);
 	pthread_sigmask(SIG_BLOCK, &set, NULL);
 }
 

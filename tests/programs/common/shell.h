@@ -9,7 +9,7 @@
  *
  * With "&", the command is run in a thread, and the next line is read at once. With "fork",
  * it is run in a child, which then ends. Signals USR1 are handled, and interrupt what
- * threads wait for. A complaint says that the command itself was wrong.
+ * threads wait for; after USR2 their system calls are made again. A complaint says that the command itself was wrong.
  *
  * Beside its own commands each program has those for memory, see memory.h, and
  *

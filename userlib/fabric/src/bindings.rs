@@ -110,6 +110,16 @@ pub struct mp_info {
     pub user_objects_max: __u32,
     pub status_offset: __u64,
     pub status_length: __u64,
+    pub user_contexts_max: __u32,
+    pub user_segments_max: __u32,
+    pub user_connections_max: __u32,
+    pub user_memory_max: __u32,
+    pub message_max: __u32,
+    pub messages_max: __u32,
+    pub queue_entries_max: __u32,
+    pub park_entries_max: __u32,
+    pub stores_max: __u32,
+    pub stores_bytes_max: __u32,
 }
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]
