@@ -24,6 +24,8 @@ SEGMENT, UNWINDOWED = 1 << 8, 1 << 17
 PIECE = 1 << 14
 # The id of no segment.
 NOTHING = 0x7FFF_FFFF
+# Seconds between a Hello and the next one.
+HELLO_EVERY = 0.2
 
 
 class Liar:
@@ -85,14 +87,33 @@ class Liar:
     # --- what services tell each other
 
     def greet(self):
-        """Meet the other service, which is there."""
-        self.hello()
-        header = (0,)
-        while header[0] != HELLO or header[1] != LIFE:
-            header, _ = self.receive()
-        self.life = header[2]
+        """Meet the other service, as soon as it is there."""
+        # What it said in an earlier conversation is no answer.
+        self.flush()
+        self._arrived.clear()
+        self.life = self.hello_until(self._life_of_who_has_heard)
         self.hello(self.life)
         self.flush()
+
+    def _life_of_who_has_heard(self):
+        """The life of the other service, if it has answered."""
+        while self._arrived:
+            header, _ = self._arrived.pop(0)
+            if header[:2] == (HELLO, LIFE):
+                return header[2]
+        return None
+
+    def hello_until(self, heard, timeout=10):
+        """Say Hello until `heard` tells something, which is returned: a host drops what arrives
+        before its service knows of the peer."""
+        end = time.monotonic() + timeout * PATIENCE
+        while True:
+            self.hello()
+            self.flush()
+            if answer := heard():
+                return answer
+            assert time.monotonic() < end, "nobody has heard a Hello"
+            time.sleep(HELLO_EVERY)
 
     def hello(self, seen=0):
         self.send((HELLO, seen, LIFE, 2), struct.pack("<I", self.support), priority=True)
