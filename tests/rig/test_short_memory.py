@@ -17,7 +17,7 @@ from test_acceptance import Party
 PAGE = 0x1000
 NUMBER = 90
 # Requests of each kind that a host without memory is sent.
-REQUESTS = 24
+REQUESTS = 16
 # Connections that end without memory.
 CONNECTIONS = 200
 # Seconds without memory.
@@ -77,8 +77,10 @@ def test_what_arrives_without_memory_waits_for_it(fabric, ends, sleepers):
     owner, back, user, there = ends
     owner.segment(NUMBER, PAGE, back)
     owner.offer(back, MP.OBJECT_EVENT, NUMBER)
-    serves, asks = Party(owner, back), Party(user, there)
+    serves = Party(owner, back)
     servers = [serves.server(b"s%d" % n, b"data" * 200, flags=0) for n in range(REQUESTS)]
+    # Each has a place for its name and data: all are under way together.
+    parties = [Party(user, there) for _ in range(REQUESTS)]
     with no_link_ends(*fabric.hosts):
         with short(owner.guest, sleepers):
             waiting = [
@@ -86,11 +88,10 @@ def test_what_arrives_without_memory_waits_for_it(fabric, ends, sleepers):
                 for kind in (MP.OBJECT_SEGMENT, MP.OBJECT_EVENT)
                 for _ in range(REQUESTS)
             ]
-            data = b"asks" * 200
-            for n in range(REQUESTS):
-                waiting.append(asks.later(MP.ROLE_CLIENT, b"s%d" % n, data, remote_max=PAGE))
-                # The names and data of all requests are in one place.
-                time.sleep(0.05)
+            waiting += [
+                asks.later(MP.ROLE_CLIENT, b"s%d" % n, b"asks" * 200, remote_max=PAGE)
+                for n, asks in enumerate(parties)
+            ]
             time.sleep(A_WHILE)
             # There was none for any of them, nor for an answer.
             assert refused(owner.guest) >= len(waiting)
