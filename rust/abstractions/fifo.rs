@@ -42,7 +42,7 @@ type Chunk<T, const CHUNK: usize> = KBox<[Option<T>; CHUNK]>;
 /// `ENOMEM`.
 fn empty_chunk<T, const CHUNK: usize>(flags: Flags) -> Result<Chunk<T, CHUNK>> {
     let none = init_array_from_fn::<_, CHUNK, Option<T>, Infallible>(|_| None);
-    Ok(KBox::init(none, flags)?)
+    KBox::init(none, flags)
 }
 
 /// How many chunks have room for so many entries, wherever the head is.

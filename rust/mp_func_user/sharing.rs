@@ -367,9 +367,7 @@ impl Clerk<'_> {
     /// `ENOMEM`, `ENOBUFS` if the peer takes nothing.
     fn bell(&self, guest: u32, want: &Want, number: &Arc<Number>) -> Result<KBox<Bell>> {
         let receipt = match (want.object, &self.far) {
-            (Object::Port, Some(far)) => {
-                Some(Receipt::new(far.outbox.clone(), far.life, guest)?)
-            }
+            (Object::Port, Some(far)) => Some(Receipt::new(far.outbox.clone(), far.life, guest)?),
             _ => None,
         };
         let bell = Bell {

@@ -148,7 +148,8 @@ mod tests {
         }
 
         fn take(&mut self) -> Option<Vec<u8>> {
-            if !self.backlog.is_first(self.queue.front().map(|(number, _)| *number)) {
+            let queued = self.queue.front().map(|(number, _)| *number);
+            if !self.backlog.is_first(queued) {
                 return Some(self.queue.pop_front()?.1);
             }
             let oldest = self.backlog.front().map(<[u8]>::to_vec);
