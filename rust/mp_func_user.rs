@@ -22,7 +22,7 @@
 //! * [`desk`], [`sharing`]: what the pairing engine and the sharing engine decide, carried
 //!   out.
 //! * [`stores`]: stores into windows that no bridge leads to.
-//! * [`inbox`], [`outbox`]: messages that wait.
+//! * [`inbox`], [`outbox`]: messages that wait. [`shortage`]: when they wait for memory.
 //! * [`quota`]: what a user may have.
 //!
 //! Locks, the outer ones first: the registry's of `mp_transport`; a context's objects;
@@ -103,6 +103,8 @@ mod segment;
 mod session;
 #[path = "mp_func_user/sharing.rs"]
 mod sharing;
+#[path = "mp_func_user/shortage.rs"]
+mod shortage;
 #[path = "mp_func_user/status.rs"]
 mod status;
 #[path = "mp_func_user/stores.rs"]

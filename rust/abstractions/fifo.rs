@@ -7,7 +7,10 @@ use core::{
     ops::Range, //
 };
 
-use kernel::prelude::*;
+use kernel::{
+    alloc::Flags,
+    prelude::*, //
+};
 use pin_init::init_array_from_fn;
 
 /// A queue of small entries.
@@ -22,11 +25,70 @@ pub type Fifo<T> = Chunked<T, 64>;
 /// filled; all others are empty.
 pub struct Chunked<T, const CHUNK: usize> {
     /// The first one has the head.
-    chunks: KVec<KBox<[Option<T>; CHUNK]>>,
+    chunks: KVec<Chunk<T, CHUNK>>,
     head: usize,
     len: usize,
     /// Entries taken out so far, modulo 2^32.
     taken: u32,
+}
+
+/// Slots of a queue that are next to each other.
+type Chunk<T, const CHUNK: usize> = KBox<[Option<T>; CHUNK]>;
+
+/// Empty slots.
+///
+/// # Errors
+///
+/// `ENOMEM`.
+fn empty_chunk<T, const CHUNK: usize>(flags: Flags) -> Result<Chunk<T, CHUNK>> {
+    let none = init_array_from_fn::<_, CHUNK, Option<T>, Infallible>(|_| None);
+    KBox::init(none, flags)
+}
+
+/// How many chunks have room for so many entries, wherever the head is.
+fn chunks_for<const CHUNK: usize>(places: usize) -> usize {
+    places.div_ceil(CHUNK) + 1
+}
+
+/// Memory for a queue, had where one may wait for it, for who must not: see
+/// [`reserve_from`](Chunked::reserve_from).
+pub struct Supply<T, const CHUNK: usize> {
+    chunks: KVec<Chunk<T, CHUNK>>,
+    /// Chunks that the queue lacks.
+    lacks: usize,
+    /// Chunks that it has altogether then.
+    capacity: usize,
+}
+
+impl<T, const CHUNK: usize> Supply<T, CHUNK> {
+    /// Nothing.
+    pub const fn new() -> Self {
+        Self {
+            chunks: KVec::new(),
+            lacks: 0,
+            capacity: 0,
+        }
+    }
+
+    /// Get what the queue has lacked.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub fn fill(&mut self, flags: Flags) -> Result {
+        let more = self.capacity.saturating_sub(self.chunks.len());
+        self.chunks.reserve(more, flags)?;
+        while self.chunks.len() < self.lacks {
+            self.chunks.push(empty_chunk(flags)?, flags)?;
+        }
+        Ok(())
+    }
+}
+
+impl<T, const CHUNK: usize> Default for Supply<T, CHUNK> {
+    fn default() -> Self {
+        Self::new()
+    }
 }
 
 impl<T, const CHUNK: usize> Default for Chunked<T, CHUNK> {
@@ -67,21 +129,41 @@ impl<T, const CHUNK: usize> Chunked<T, CHUNK> {
     /// # Errors
     ///
     /// `ENOMEM`; the entries are as they were.
-    pub fn reserve(&mut self, places: usize, flags: kernel::alloc::Flags) -> Result {
-        // Wherever the head is.
-        let chunks = places.div_ceil(CHUNK) + 1;
-        while self.chunks.len() < chunks {
+    pub fn reserve(&mut self, places: usize, flags: Flags) -> Result {
+        while self.chunks.len() < chunks_for::<CHUNK>(places) {
             self.grow(flags)?;
         }
         Ok(())
     }
 
+    /// Make room for `places` entries altogether with memory of a supply, which learns what that
+    /// takes if it has less: then there is no room yet, and the result is `false`. Any context.
+    pub fn reserve_from(&mut self, places: usize, supply: &mut Supply<T, CHUNK>) -> bool {
+        let chunks = chunks_for::<CHUNK>(places);
+        let lacks = chunks.saturating_sub(self.chunks.len());
+        if lacks == 0 {
+            return true;
+        }
+        let new = &mut supply.chunks;
+        if new.len() < lacks || new.capacity() < chunks {
+            (supply.lacks, supply.capacity) = (lacks, chunks);
+            return false;
+        }
+        new.truncate(lacks);
+        for chunk in core::mem::take(&mut self.chunks) {
+            // There is room for them: both are `chunks` together.
+            let _ = new.push_within_capacity(chunk);
+        }
+        new.rotate_left(lacks);
+        // INVARIANT: The new slots are empty, and behind all others.
+        self.chunks = core::mem::take(new);
+        true
+    }
+
     /// Get one chunk more.
-    fn grow(&mut self, flags: kernel::alloc::Flags) -> Result {
-        let none = init_array_from_fn::<_, CHUNK, Option<T>, Infallible>(|_| None);
-        let chunk = KBox::init(none, flags)?;
+    fn grow(&mut self, flags: Flags) -> Result {
         // INVARIANT: Its slots are empty, and behind all others.
-        Ok(self.chunks.push(chunk, flags)?)
+        Ok(self.chunks.push(empty_chunk(flags)?, flags)?)
     }
 
     /// The slots that are filled.

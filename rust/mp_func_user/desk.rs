@@ -157,25 +157,30 @@ impl<'a> Desk<'a> {
         }
     }
 
-    /// Close a session, which had memory if `had_memory`.
+    /// Close a session, which had memory if `had_memory`. It may be closed already.
     pub(crate) fn close(&mut self, session: u32, had_memory: bool) {
         // The engine does not know a session whose request it has refused, nor the pairs of
         // earlier lives of the link. What one of these had is free now.
-        let closed = self.engine.close(session, &mut self.host);
-        if closed.is_err() {
-            drop(self.host.closed.remove(&session));
-            if had_memory {
-                self.engine.memory_freed(&mut self.host);
-            }
+        if self.engine.has(session) {
+            let _ = self.engine.close(session, &mut self.host);
+        } else if had_memory {
+            self.engine.memory_freed(&mut self.host);
         }
     }
 
     /// Close a session that its process has closed, and keep it as long as the engine has a place
-    /// for it: what its user has of these is not free before.
+    /// for it: what its user has of these is not free before, nor is the memory that the peer may
+    /// reach because of it.
     pub(crate) fn close_for_good(&mut self, session: &Arc<Session>, had_memory: bool) {
-        // Without memory for that, the place is free at once; the table has the last word.
-        let _ = self.host.closed.enter(session.clone());
-        self.close(session.number(), had_memory);
+        let number = session.number();
+        if self.engine.has(number) {
+            // There is room for it: see `Up`.
+            let _ = self.host.closed.enter(session.clone());
+        }
+        self.close(number, had_memory);
+        if !self.engine.has_memory(number) {
+            session.give_memory_back();
+        }
     }
 
     /// Accept the request that a server has at hand, or reject it for a reason.
@@ -235,6 +240,7 @@ impl<'a> Desk<'a> {
         let said = self.say();
         *self.host.is_unsaid = said.is_err();
         if said.is_err() {
+            self.host.outbox.shortage().note();
             self.host.outbox.resume_later();
         } else if core::mem::replace(self.host.has_paired, false) {
             self.host.link.announce();

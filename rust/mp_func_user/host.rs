@@ -230,7 +230,8 @@ impl Links {
 
     fn connect(&self, interface: &Interface, peer: &Arc<Peer>) -> Result {
         let (link, worker) = self.entry(interface).ok_or(ENODEV)?;
-        let outbox = Outbox::new(peer.clone(), worker.clone())?;
+        let shortage = link.shortage().clone();
+        let outbox = Outbox::new(peer.clone(), worker.clone(), shortage)?;
         let route = Arc::pin_init(
             Route::new(link.clone(), worker.clone(), outbox.clone()),
             GFP_KERNEL,

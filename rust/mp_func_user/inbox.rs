@@ -3,7 +3,7 @@
 //! What has arrived from a peer and waits for the link's worker, in order.
 //!
 //! Messages arrive where nothing may wait for memory. Without any, what the two services have to
-//! agree on goes to a [`Reserve`] of bytes, out of which the worker takes it once it has memory. A
+//! agree on goes to a [`Backlog`] of bytes, out of which the worker takes it once it has memory. A
 //! message to a port is not worth that: its connection ends.
 
 use crate::uapi::MP_MESSAGE_MAX;
@@ -19,6 +19,7 @@ use mp_kernel::{
     sync::SpinLockBh, //
 };
 use mp_proto::{
+    backlog::Backlog,
     fabric::{
         self,
         Header, //
@@ -28,7 +29,6 @@ use mp_proto::{
         terms::DATA_MAX,
         SESSIONS, //
     },
-    reserve::Reserve,
     sharing::{
         window::MESSAGES,
         CONNECTIONS, //
@@ -58,9 +58,8 @@ const LONGEST: usize = if MP_MESSAGE_MAX as usize > message::SIZE + DATA_MAX {
 /// hundreds of most.
 const RESERVED: usize = 1 << 16;
 
-/// Bytes in front of the data of such a message: its header, its [number](Mail::number), and whether
-/// it is a receipt.
-const IN_FRONT: usize = fabric::SIZE + 5;
+/// Bytes in front of the data of such a message: its header, and whether it is a receipt.
+const IN_FRONT: usize = fabric::SIZE + 1;
 
 /// What a message is about, of which so many may wait.
 #[derive(Clone, Copy)]
@@ -96,7 +95,7 @@ pub(crate) struct Mail {
     pub(crate) header: Header,
     pub(crate) data: KVec<u8>,
     kind: Kind,
-    /// How many have arrived before, modulo 2^32.
+    /// That of the [`Backlog`], if it has not been put by.
     number: u32,
 }
 
@@ -130,7 +129,6 @@ impl Mail {
     fn copy_of(reserved: &[u8], mut data: KVec<u8>) -> Result<Self> {
         let (front, rest) = reserved.split_first_chunk::<IN_FRONT>().ok_or(EINVAL)?;
         let header = header_in(reserved).ok_or(EINVAL)?;
-        let number = number_in(reserved).ok_or(EINVAL)?;
         data.extend_from_slice(rest, GFP_ATOMIC)?;
         let kind = match front.last() {
             Some(0) => Kind::Other,
@@ -140,20 +138,17 @@ impl Mail {
             header,
             data,
             kind,
-            number,
+            number: 0,
         })
     }
 }
 
 /// What is in front of a message that is put by.
-fn in_front(header: &Header, number: u32, kind: Kind) -> [u8; IN_FRONT] {
+fn in_front(header: &Header, kind: Kind) -> [u8; IN_FRONT] {
     let mut front = [0; IN_FRONT];
-    if let Some((to_header, rest)) = front.split_first_chunk_mut() {
+    if let Some((to_header, to_kind)) = front.split_first_chunk_mut() {
         *to_header = header.encode();
-        if let Some((to_number, to_kind)) = rest.split_first_chunk_mut() {
-            *to_number = number.to_le_bytes();
-            to_kind.fill(u8::from(matches!(kind, Kind::Receipt)));
-        }
+        to_kind.fill(u8::from(matches!(kind, Kind::Receipt)));
     }
     front
 }
@@ -161,12 +156,6 @@ fn in_front(header: &Header, number: u32, kind: Kind) -> [u8; IN_FRONT] {
 /// The header of a message that is put by.
 fn header_in(reserved: &[u8]) -> Option<Header> {
     Header::decode(reserved.get(..fabric::SIZE)?)
-}
-
-/// The number of a message that is put by.
-fn number_in(reserved: &[u8]) -> Option<u32> {
-    let number = reserved.get(fabric::SIZE..)?.first_chunk()?;
-    Some(u32::from_le_bytes(*number))
 }
 
 /// How many messages of each kind wait.
@@ -189,11 +178,9 @@ impl Counts {
 
 struct State {
     queue: Fifo<Mail>,
-    /// Messages for which there was no memory, among those of the queue by their numbers.
-    reserve: Reserve<KVVec<u8>>,
+    /// Messages for which there was no memory, among those of the queue.
+    backlog: Backlog<KVVec<u8>>,
     counts: Counts,
-    /// The number of the next message.
-    next: u32,
     /// What the worker could not deal with for want of memory: it comes before all others.
     again: Option<Mail>,
     /// The worker has taken a message, and may not be done with it.
@@ -217,19 +204,9 @@ impl State {
         Err(if e == ENOMEM { error::no_buffers() } else { e })
     }
 
-    /// Whether the oldest message is one that was put by.
-    fn is_reserve_next(&self) -> bool {
-        let Some(reserved) = self.reserve.front() else {
-            return false;
-        };
-        let number = number_in(reserved).unwrap_or(self.next);
-        let queued = self.queue.front().map_or(self.next, |mail| mail.number);
-        (number.wrapping_sub(queued) as i32) < 0
-    }
-
     /// Whether a signal like this one waits.
     fn has_signal(&self, header: &Header) -> bool {
-        let mut reserved = self.reserve.iter().map(header_in);
+        let mut reserved = self.backlog.iter().map(header_in);
         self.queue.any(|waiting| waiting.header == *header) || reserved.any(|h| h == Some(*header))
     }
 
@@ -239,8 +216,11 @@ impl State {
     ///
     /// `ENOMEM`.
     fn enter(&mut self, mut mail: Mail) -> Result {
-        mail.number = self.next;
-        self.queue.push(mail)
+        let queue = &mut self.queue;
+        self.backlog.enter(|number| {
+            mail.number = number;
+            queue.push(mail)
+        })
     }
 
     /// Put a message by.
@@ -249,16 +229,18 @@ impl State {
     ///
     /// `ENOMEM` if there is no room any more, or that of reading the frame.
     fn put_by(&mut self, header: &Header, frame: &RxFrame<'_>, kind: Kind) -> Result {
-        let front = in_front(header, self.next, kind);
-        let entered = self
-            .reserve
-            .enter(&front, frame.len(), |data| frame.copy_to(0, data.into()));
+        let front = in_front(header, kind);
+        let entered = self.backlog.put_by(IN_FRONT + frame.len(), |room| {
+            let (to_front, to_data) = room.split_at_mut_checked(IN_FRONT).ok_or(EINVAL)?;
+            to_front.copy_from_slice(&front);
+            frame.copy_to(0, to_data.into())
+        });
         entered.unwrap_or(Err(ENOMEM))
     }
 
     /// Bytes of the oldest message that was put by.
     fn reserved(&self) -> usize {
-        self.reserve.front().map_or(0, <[u8]>::len)
+        self.backlog.front().map_or(0, <[u8]>::len)
     }
 
     /// Take the oldest message out, into `data` if it was put by.
@@ -267,12 +249,13 @@ impl State {
     ///
     /// `ENOMEM`, unless there is room for it: it stays.
     fn take(&mut self, data: KVec<u8>) -> Result<Option<Mail>> {
-        if !self.is_reserve_next() {
+        let queued = self.queue.front().map(|mail| mail.number);
+        if !self.backlog.is_first(queued) {
             return Ok(self.queue.pop());
         }
-        let reserved = self.reserve.front().unwrap_or_default();
+        let reserved = self.backlog.front().unwrap_or_default();
         let mail = Mail::copy_of(reserved, data)?;
-        self.reserve.pop();
+        self.backlog.pop();
         Ok(Some(mail))
     }
 }
@@ -290,9 +273,8 @@ impl Inbox {
         try_pin_init!(Self {
             state <- new_spinlock_bh!(State {
                 queue: Fifo::new(),
-                reserve: Reserve::new(KVVec::from_elem(0, RESERVED, GFP_KERNEL)?),
+                backlog: Backlog::new(KVVec::from_elem(0, RESERVED, GFP_KERNEL)?),
                 counts: Counts::default(),
-                next: 0,
                 again: None,
                 busy: false,
                 lost: None,
@@ -304,7 +286,7 @@ impl Inbox {
     /// it at once instead of leaving it here. Softirq context.
     pub(crate) fn is_empty(&self) -> bool {
         let state = self.state.lock();
-        state.queue.is_empty() && state.reserve.is_empty() && !state.busy && state.lost.is_none()
+        state.queue.is_empty() && state.backlog.is_empty() && !state.busy && state.lost.is_none()
     }
 
     /// Queue a message for the worker, which the caller wakes.
@@ -331,7 +313,6 @@ impl Inbox {
             entered => entered,
         };
         if entered.is_ok() {
-            state.next = state.next.wrapping_add(1);
             *state.counts.of(kind) += 1;
         }
         if let Err(e) = entered {
@@ -394,7 +375,7 @@ impl Inbox {
         let old = {
             let mut state = self.state.lock();
             state.lost = None;
-            state.reserve.clear();
+            state.backlog.clear();
             state.counts = Counts::default();
             (state.again.take(), core::mem::take(&mut state.queue))
         };

@@ -73,23 +73,35 @@ impl Leaving {
         if !link.has_partner() {
             return Err(error::in_progress());
         }
-        if self.has_ended_within(ANSWER_NS, link, segment)? {
-            return Ok(());
+        let asked = monotonic_ns();
+        let last = asked + ANSWER_NS + EPOCH_NS;
+        loop {
+            let deadline = link.shortage().silent_since(asked) + ANSWER_NS;
+            if self.has_ended_by(deadline.min(last), link, segment)? {
+                return Ok(());
+            }
+            if deadline > last {
+                // The peer may not have been asked.
+                return Err(error::in_progress());
+            }
+            if link.shortage().silent_since(asked) + ANSWER_NS <= deadline {
+                break;
+            }
         }
         link.reset();
-        match self.has_ended_within(EPOCH_NS, link, segment)? {
+        match self.has_ended_by(monotonic_ns() + EPOCH_NS, link, segment)? {
             true => Ok(()),
             false => Err(error::in_progress()),
         }
     }
 
-    /// Wait so many nanoseconds for the proof, and say whether it is there.
+    /// Wait for the proof until that time, and say whether it is there.
     ///
     /// # Errors
     ///
     /// `EINTR` if the process is being killed.
-    fn has_ended_within(&self, most: u64, link: &Link, segment: u32) -> Result<bool> {
-        let deadline = Some(monotonic_ns() + most);
+    fn has_ended_by(&self, deadline: u64, link: &Link, segment: u32) -> Result<bool> {
+        let deadline = Some(deadline);
         loop {
             let seen = self.gone.load(Acquire);
             if !link.is_ending(segment) {

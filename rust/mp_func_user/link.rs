@@ -61,6 +61,7 @@ use crate::{
         Reached,
         Sharing, //
     },
+    shortage::Shortage,
     uapi::MP_PEER_NONE,
     window::Piece, //
 };
@@ -120,7 +121,8 @@ use mp_proto::{
             Message,
             What, //
         },
-        Refusal, //
+        Refusal,
+        Unheard, //
     }, //
 };
 use mp_transport::{
@@ -151,6 +153,10 @@ pub(crate) const AGAIN_MS: u32 = 100;
 pub(crate) type Pairing = Engine<KVVec<Row<Own>>, KVVec<Row<Far>>>;
 
 /// Both services listen to each other.
+///
+/// # Invariants
+///
+/// There is room in `closed` for all sessions of the link that are not closed.
 pub(crate) struct Up {
     /// The life of the other service.
     pub(crate) life: Life,
@@ -279,9 +285,9 @@ pub(crate) struct Link {
     /// Events and ports that are offered here.
     #[pin]
     offered: SpinLockBh<Offered>,
-    /// The ways from the peer's connections to them.
+    /// The ways from the peer's connections to them. There is room for as many as there may be.
     #[pin]
-    pub(crate) bells: SpinLockBh<KVec<Bell>>,
+    pub(crate) bells: SpinLockBh<KVec<KBox<Bell>>>,
     /// Some of these are broken, for the worker to see to.
     has_broken: Atomic<bool>,
     /// Of this host's processes.
@@ -305,6 +311,7 @@ pub(crate) struct Link {
     pub(crate) lanes: Lanes,
     #[pin]
     pub(crate) inbox: Inbox,
+    shortage: Arc<Shortage>,
 }
 
 impl Link {
@@ -328,6 +335,7 @@ impl Link {
             give_up_at: None,
         };
         let shared = KBox::new(shared, GFP_KERNEL)?;
+        let bells = KVec::with_capacity(sharing::CONNECTIONS, GFP_KERNEL)?;
         Arc::pin_init(
             try_pin_init!(Self {
                 interface,
@@ -349,7 +357,7 @@ impl Link {
                 watchers <- new_spinlock_bh!(KVec::new()),
                 connections <- new_spinlock_bh!(numbered::List::new()),
                 offered <- new_spinlock_bh!(Offered::new()),
-                bells <- new_spinlock_bh!(KVec::new()),
+                bells <- new_spinlock_bh!(bells),
                 has_broken: Atomic::new(false),
                 questions <- Questions::new(),
                 leaving <- Leaving::new(),
@@ -359,6 +367,7 @@ impl Link {
                 server: new_worker!(Serving::new()?)?,
                 lanes <- Lanes::new(),
                 inbox <- Inbox::new(),
+                shortage: Arc::new(Shortage::new(), GFP_KERNEL)?,
             }),
             GFP_KERNEL,
         )
@@ -562,7 +571,10 @@ impl Link {
                 if message.what.is_answer() {
                     self.has_answered();
                 }
-                received.map_err(|_| error::protocol())
+                received.map_err(|why| match why {
+                    Unheard::Corrupt => error::protocol(),
+                    Unheard::Later => ENOMEM,
+                })
             }
             Header::Message { life, from, number } if is_for_me(greeting, life) => {
                 match self.arrived(from, number, core::mem::take(&mut mail.data)) {
@@ -653,6 +665,9 @@ impl Link {
         let far = KVVec::from_elem(Row::FREE, most, GFP_KERNEL)?;
         let total = memory.limits().remote_total;
         let engine = Engine::new(mode, total, extended, places, far);
+        let mut closed = numbered::List::new();
+        closed.reserve_more(self.sessions.lock().len(), GFP_KERNEL)?;
+        // INVARIANT: No session is entered before this is the one of the link.
         let up = Up {
             life,
             features,
@@ -660,7 +675,7 @@ impl Link {
             engine: KBox::new(engine.ok_or(EINVAL)?, GFP_KERNEL)?,
             pieces: KVec::new(),
             data: numbered::List::new(),
-            closed: numbered::List::new(),
+            closed,
             is_unsaid: false,
             has_paired: false,
         };
@@ -1047,13 +1062,15 @@ impl Link {
         self.partner.lock().is_some()
     }
 
-    /// End this epoch of the link, as the peer does not do what it has to; unless it may not have
-    /// been told, for want of memory here.
+    /// When this host was short of memory for what it tells the peer, or hears from it: that is not
+    /// the peer's fault.
+    pub(crate) fn shortage(&self) -> &Arc<Shortage> {
+        &self.shortage
+    }
+
+    /// End this epoch of the link, as the peer does not do what it has to.
     pub(crate) fn reset(&self) {
         if let Some((outbox, _)) = &self.core.lock().peer {
-            if outbox.is_short() {
-                return;
-            }
             report(outbox.peer(), ETIMEDOUT);
             outbox.peer().reset();
         }
@@ -1123,6 +1140,9 @@ impl Work for Link {
             outbox.resume();
         }
         let due = self.greet(&mut core).err().map(|_| AGAIN_MS);
+        if due.is_some() {
+            self.shortage.note();
+        }
         self.resume_pairing(&mut core);
         if let Err(e) = self.end_broken(&mut core) {
             self.inbox.fail(e);
@@ -1134,7 +1154,10 @@ impl Work for Link {
                     let give_up = self.give_up(&mut core);
                     return [due, give_up].into_iter().flatten().min();
                 }
-                Err(e) if e == ENOMEM => return Some(AGAIN_MS),
+                Err(e) if e == ENOMEM => {
+                    self.shortage.note();
+                    return Some(AGAIN_MS);
+                }
                 Err(e) => {
                     // The two engines do not agree any more.
                     if let Some((outbox, _)) = &core.peer {

@@ -4,6 +4,7 @@
 
 use core::marker::PhantomData;
 use kernel::{
+    alloc::Flags,
     prelude::*,
     sync::Arc, //
 };
@@ -35,13 +36,27 @@ impl<T: Keyed<K>, K: Ord> List<T, K> {
             .binary_search_by(|object| object.key().cmp(key))
     }
 
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.objects.len()
+    }
+
     /// Make room for one object more.
     ///
     /// # Errors
     ///
     /// `ENOMEM`.
     pub(crate) fn reserve(&mut self) -> Result {
-        Ok(self.objects.reserve(1, GFP_ATOMIC)?)
+        self.reserve_more(1, GFP_ATOMIC)
+    }
+
+    /// Make room for so many objects more.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub(crate) fn reserve_more(&mut self, count: usize, flags: Flags) -> Result {
+        Ok(self.objects.reserve(count, flags)?)
     }
 
     /// Enter an object that is not there yet. Any context.

@@ -17,6 +17,7 @@ use crate::{
         MAX, //
     },
     link::AGAIN_MS,
+    shortage::Shortage,
     FUNC, //
 };
 use core::ops::Deref;
@@ -40,9 +41,13 @@ use mp_kernel::{
     barrier,
     bytes::SharedBytes,
     error,
-    fifo::Chunked,
+    fifo::{
+        Chunked,
+        Supply, //
+    },
     new_spinlock_bh,
-    sync::SpinLockBh, //
+    sync::SpinLockBh,
+    time::monotonic_ns, //
 };
 use mp_proto::{
     fabric::{
@@ -91,11 +96,11 @@ const MAX_FOR_PORTS: usize = MAX / 2;
 /// for ever keeps nobody busy.
 const TRIES: u32 = 16;
 
-/// Milliseconds that the last messages may take. A peer that takes nothing for so long
+/// Nanoseconds that the last messages may take. A peer that takes nothing for so long
 /// is about to be given up.
-const DRAIN_MS: u32 = 500;
+const DRAIN_NS: u64 = 500_000_000;
 
-/// The same, if they wait for memory.
+/// Milliseconds that they may take if they wait for memory.
 const SHORT_MS: u32 = 5000;
 
 /// A place for the goodbye, in which nothing else can be told.
@@ -476,8 +481,6 @@ struct State {
     waiting: Chunked<Waiting, CHUNK>,
     /// Messages of the engines that may come without more ado.
     held: usize,
-    /// What is to leave next waits for memory.
-    is_short: bool,
     /// Of the frames in the one lane.
     numbers: Numbers,
 }
@@ -490,6 +493,8 @@ pub(crate) struct Outbox {
     is_one_lane: bool,
     /// That of the link, whose work calls [`resume`](Outbox::resume).
     worker: WorkerRef,
+    /// That of the link.
+    shortage: Arc<Shortage>,
     /// Signals with a place of their own. More only under the lock.
     places: Arc<Atomic<usize>>,
     /// Held while frames are sent, so that they leave in the order of their numbers.
@@ -503,7 +508,11 @@ impl Outbox {
     /// # Errors
     ///
     /// `ENOMEM`.
-    pub(crate) fn new(peer: Arc<Peer>, worker: WorkerRef) -> Result<Arc<Self>> {
+    pub(crate) fn new(
+        peer: Arc<Peer>,
+        worker: WorkerRef,
+        shortage: Arc<Shortage>,
+    ) -> Result<Arc<Self>> {
         let places = Arc::new(Atomic::new(0), GFP_KERNEL)?;
         let mut waiting = Chunked::new();
         waiting.reserve(BYE, GFP_KERNEL)?;
@@ -513,11 +522,11 @@ impl Outbox {
                 is_one_lane: peer.hop().is_some(),
                 peer,
                 worker,
+                shortage,
                 places,
                 state <- new_spinlock_bh!(State {
                     waiting,
                     held: BYE,
-                    is_short: false,
                     numbers: Numbers::default(),
                 }),
             }),
@@ -530,18 +539,37 @@ impl Outbox {
         &self.peer
     }
 
-    /// Make room for `more` entries beside those that may come without more ado.
+    /// When this host was short of memory for what it tells the peer, or hears from it.
+    pub(crate) fn shortage(&self) -> &Shortage {
+        &self.shortage
+    }
+
+    /// Call `f` when there is room for so many entries as `more` says, beside those that may come
+    /// without more ado. Sleeps before, if that takes memory.
     ///
     /// # Errors
     ///
-    /// `ENOMEM`, `ENOBUFS` if the peer takes nothing.
-    fn make_room(&self, state: &mut State, more: usize) -> Result {
-        if state.waiting.len() >= MAX {
-            return Err(error::no_buffers());
+    /// `ENOMEM`, `ENOBUFS` if the peer takes nothing; `f` is not called.
+    fn with_room<R>(
+        &self,
+        more: impl Fn(&State) -> usize,
+        f: impl FnOnce(&mut State) -> R,
+    ) -> Result<R> {
+        let mut supply = Supply::new();
+        loop {
+            let mut state = self.state.lock();
+            let more = more(&state);
+            if more != 0 && state.waiting.len() >= MAX {
+                return Err(error::no_buffers());
+            }
+            // Signals that wait are counted twice, which does no harm.
+            let places = state.waiting.len() + state.held + self.places.load(Relaxed) + more;
+            if more == 0 || state.waiting.reserve_from(places, &mut supply) {
+                return Ok(f(&mut state));
+            }
+            drop(state);
+            supply.fill(GFP_KERNEL | __GFP_NOWARN)?;
         }
-        // Signals that wait are counted twice, which does no harm.
-        let places = state.waiting.len() + state.held + self.places.load(Relaxed) + more;
-        state.waiting.reserve(places, GFP_ATOMIC | __GFP_NOWARN)
     }
 
     /// Make sure that the engines can [say](Self::say) so many things without memory, and that the
@@ -551,13 +579,8 @@ impl Outbox {
     ///
     /// `ENOMEM`, `ENOBUFS` if the peer takes nothing; what is held is as it was.
     pub(crate) fn hold(&self, count: usize) -> Result {
-        let mut state = self.state.lock();
-        let more = (count + BYE).saturating_sub(state.held);
-        if more != 0 {
-            self.make_room(&mut state, more)?;
-            state.held += more;
-        }
-        Ok(())
+        let lacks = |state: &State| (count + BYE).saturating_sub(state.held);
+        self.with_room(lacks, |state| state.held += lacks(state))
     }
 
     /// [Hold](Self::hold) one more.
@@ -585,34 +608,28 @@ impl Outbox {
         self.state.lock().held.saturating_sub(BYE)
     }
 
-    /// Whether what waits does so for want of memory: the peer is not to blame for its silence.
-    pub(crate) fn is_short(&self) -> bool {
-        self.state.lock().is_short
-    }
-
-    /// Send one of the messages that are held, as soon as there is room. Any context but hard
-    /// interrupts.
+    /// Send one of the messages that are held, as soon as there is room. Sleeps, if none is.
     ///
     /// # Errors
     ///
     /// `ENOMEM`, `ENOBUFS`: it was not held, and is lost.
     pub(crate) fn say(&self, mail: Waiting) -> Result {
-        let mut state = self.state.lock();
-        if state.held == 0 {
-            self.make_room(&mut state, 1)?;
-        }
-        state.held = state.held.saturating_sub(1);
-        state.waiting.push(mail)?;
-        self.flush(&mut state);
-        Ok(())
+        let lacks = |state: &State| usize::from(state.held == 0);
+        self.with_room(lacks, |state| {
+            state.held = state.held.saturating_sub(1);
+            self.push(state, mail)
+        })?
     }
 
     /// A place for one signal.
     fn place_for_signal(&self) -> Result<Place> {
-        let mut state = self.state.lock();
-        self.make_room(&mut state, 1)?;
-        self.places.fetch_add(1, Relaxed);
-        Ok(Place(self.places.clone()))
+        self.with_room(
+            |_| 1,
+            |_| {
+                self.places.fetch_add(1, Relaxed);
+                Place(self.places.clone())
+            },
+        )
     }
 
     /// Tell the peer what this service speaks.
@@ -624,7 +641,7 @@ impl Outbox {
         self.enter(Waiting::Hello(*hello))
     }
 
-    /// Ask the service with that life for a piece of a segment. Any context but hard interrupts.
+    /// Ask the service with that life for a piece of a segment. Sleeps.
     ///
     /// # Errors
     ///
@@ -713,32 +730,35 @@ impl Outbox {
     }
 
     /// Send a signal after everything that this processor has stored, as soon as there
-    /// is room (`PXI-AE-1`).
+    /// is room (`PXI-AE-1`). Sleeps, unless it has a place of its own: then any context but hard
+    /// interrupts will do.
     ///
     /// # Errors
     ///
     /// `ENOMEM`, `ENOBUFS`: it is not sent. None, if it has a place of its own in this outbox.
     pub(crate) fn signal(&self, signal: &Arc<Signal>) -> Result {
         barrier::wmb();
-        let mut state = self.state.lock();
-        if signal.waits.load(Relaxed) {
-            // The one that waits will tell of these stores as well (PXI-AE-4).
-            return Ok(());
-        }
-        if signal.place.is_none() {
-            self.make_room(&mut state, 1)?;
-        }
-        state.waiting.push(Waiting::Signal(signal.clone()))?;
-        signal.waits.store(true, Relaxed);
-        self.flush(&mut state);
-        Ok(())
+        // What waits will tell of these stores as well (PXI-AE-4).
+        let is_new = |_: &State| !signal.waits.load(Relaxed);
+        let lacks = |state: &State| usize::from(signal.place.is_none() && is_new(state));
+        self.with_room(lacks, |state| {
+            if is_new(state) {
+                state.waiting.push(Waiting::Signal(signal.clone()))?;
+                signal.waits.store(true, Relaxed);
+                self.flush(state);
+            }
+            Ok(())
+        })?
     }
 
     fn enter(&self, mail: Waiting) -> Result {
-        let mut state = self.state.lock();
-        self.make_room(&mut state, 1)?;
+        self.with_room(|_| 1, |state| self.push(state, mail))?
+    }
+
+    /// Append what there is room for, and send what can be sent.
+    fn push(&self, state: &mut State, mail: Waiting) -> Result {
         state.waiting.push(mail)?;
-        self.flush(&mut state);
+        self.flush(state);
         Ok(())
     }
 
@@ -763,12 +783,13 @@ impl Outbox {
     /// Wait until nothing is left to be sent, for a while; whether that is so. Nothing
     /// more is entered meanwhile. Sleeps.
     pub(crate) fn drain(&self) -> bool {
-        for ms in 0..SHORT_MS {
+        let begun = monotonic_ns();
+        for _ in 0..SHORT_MS {
             self.resume();
             if self.state.lock().waiting.is_empty() {
                 return true;
             }
-            if ms >= DRAIN_MS && !self.is_short() {
+            if monotonic_ns() >= self.shortage.silent_since(begun) + DRAIN_NS {
                 break;
             }
             fsleep(Delta::from_millis(1));
@@ -800,18 +821,22 @@ impl Outbox {
         }
     }
 
+    /// What is to leave next waits for memory.
+    fn wait_for_memory(&self) {
+        self.shortage.note();
+        self.worker.kick_in(1);
+    }
+
     /// Send what waits, as far as there is room.
     fn flush(&self, state: &mut State) {
         let mut sent = false;
         let mut tries = 0;
-        state.is_short = false;
         loop {
             let frame = match self.next(state) {
                 Ok(Some(frame)) => frame,
                 Ok(None) => break,
                 Err(_) => {
-                    state.is_short = true;
-                    self.worker.kick_in(1);
+                    self.wait_for_memory();
                     break;
                 }
             };
@@ -827,8 +852,7 @@ impl Outbox {
                     }
                 }
                 Err(SendError::Body(e)) if e == ENOMEM => {
-                    state.is_short = true;
-                    self.worker.kick_in(1);
+                    self.wait_for_memory();
                     break;
                 }
                 // What a peer that has left does not get, it does not miss.

@@ -162,7 +162,8 @@ impl UnderWay {
         };
         self.wait_for(attempt, |now| {
             let is_over = deadline.is_some_and(|at| at <= now);
-            match is_over || watch.stalled_for(progress(), now) >= ANSWER_NS {
+            let stalled = watch.stalled_for(progress(), now);
+            match is_over || outbox.shortage().own_silence(stalled, now) >= ANSWER_NS {
                 true => Err(ETIMEDOUT),
                 false => Ok(()),
             }
@@ -300,7 +301,8 @@ impl<'a> Copying<'a> {
     }
 
     /// Wait as long as `f` says `EAGAIN`, for pieces that are dealt with, or for room in rings.
-    /// A peer that deals with nothing of what is under way loses its link. Where another host forwards
+    /// A peer that deals with nothing of what is under way loses its link, unless this host was short
+    /// of memory meanwhile. Where another host forwards
     /// the copy alone fails: what others send may be what stands. All of it is in one order, so
     /// what is under way is stored before anything later.
     fn wait_for_peer(&self, f: impl FnMut() -> Result<Ticket>) -> Result<Ticket> {
@@ -311,7 +313,8 @@ impl<'a> Copying<'a> {
                 return Err(error::cancelled());
             }
             self.connection.check()?;
-            if watch.stalled_for(self.progress(), now) >= ANSWER_NS {
+            let stalled = watch.stalled_for(self.progress(), now);
+            if link.shortage().own_silence(stalled, now) >= ANSWER_NS {
                 if !link.is_routed() {
                     // What is under way ends with the epoch, and nothing of it is stored after.
                     link.reset();

@@ -24,6 +24,7 @@ use crate::{
         Place,
         Session, //
     },
+    sharing::no_grant,
     uapi::*,
     window::{
         Piece,
@@ -48,6 +49,7 @@ use mp_proto::{
     rows::first_free,
     sharing::{
         state::Shown,
+        NoGrant,
         Rights,
         Want,
         Why, //
@@ -86,11 +88,12 @@ impl State {
     ///
     /// # Errors
     ///
-    /// [`Why::Refused`] without memory for its notices.
-    fn enter(&mut self) -> Result<(), Why> {
+    /// [`Why::Refused`] if there are too many notices, [`NoGrant::Later`] without memory for them.
+    fn enter(&mut self) -> Result<(), NoGrant> {
         let guests = self.guests + 1;
         for holding in &self.holdings {
-            holding.notices.reserve(guests).map_err(|_| Why::Refused)?;
+            let reserved = holding.notices.reserve(guests);
+            reserved.map_err(|e| no_grant(e, Why::Refused))?;
         }
         self.guests = guests;
         Ok(())
@@ -142,14 +145,14 @@ impl Segment {
     /// # Errors
     ///
     /// Why it cannot; [`Why::Refused`] is for everybody else.
-    pub(crate) fn accept_partner(&self, want: &Want, link: &Link) -> Result<(), Why> {
+    pub(crate) fn accept_partner(&self, want: &Want, link: &Link) -> Result<(), NoGrant> {
         let mut state = self.state.lock();
         let terms = state.permits.iter().find(|t| t.number == want.number);
         let terms = terms.filter(|terms| !terms.has_ended);
         let session = &terms.ok_or(Why::NotFound)?.session;
         let is_open = link.session(session.number()).is_some();
         if !is_open || session.check_paired().is_err() || !session.is_partner(want.session) {
-            return Err(Why::Refused);
+            return Err(Why::Refused.into());
         }
         state.enter()
     }
@@ -160,11 +163,11 @@ impl Segment {
     /// # Errors
     ///
     /// Why it cannot.
-    pub(crate) fn accept(&self, interface: u32) -> Result<(), Why> {
+    pub(crate) fn accept(&self, interface: u32) -> Result<(), NoGrant> {
         let mut state = self.state.lock();
         let is_published = |(at, shown): &(u32, Shown)| *at == interface && shown.is_published();
         if state.is_gone || !state.shown.iter().any(is_published) {
-            return Err(Why::NotFound);
+            return Err(Why::NotFound.into());
         }
         state.enter()
     }

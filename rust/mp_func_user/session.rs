@@ -157,7 +157,7 @@ pub(crate) struct State {
     pub(crate) dealings: Dealings,
     /// Its status word, until it is closed.
     word: Option<Word>,
-    /// What its local window counts as: if there is one, as long as the partner may reach it.
+    /// What its local window counts as, as long as the partner may reach memory because of it.
     memory: Option<Share>,
 }
 
@@ -380,13 +380,11 @@ impl Session {
     ///
     /// # Errors
     ///
-    /// What the request failed with; `ETIMEDOUT` if the peer does not answer, `EINTR` if
-    /// the process is being killed.
+    /// What the request failed with; `ETIMEDOUT` if the peer does not answer, `ENOMEM` if this host
+    /// is short of memory meanwhile, `EINTR` if the process is being killed.
     pub(crate) fn outcome(&self) -> Result<u32> {
         let ended = || self.outcome.load(Acquire) != PENDING;
-        let deadline = monotonic_ns() + ANSWER_NS;
-        let answered = self.asking.wait_until(Sleep::Killable, Some(deadline), ended).ok();
-        match answered {
+        match self.wait_for_peer(ended) {
             // A process may take its time, and what the peer has answered is on its way here.
             Err(e) if e == ETIMEDOUT && self.phase() != Phase::Asking => {
                 self.asking.wait_until(Sleep::Killable, None, ended).ok()?;
@@ -395,6 +393,28 @@ impl Session {
         }
         kernel::error::to_result(self.outcome.load(Acquire))?;
         Ok(self.state.lock().uid)
+    }
+
+    /// Wait until the peer must have answered.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`outcome`](Self::outcome), but for what the request failed with.
+    fn wait_for_peer(&self, ended: impl Fn() -> bool) -> Result {
+        let shortage = self.link.shortage();
+        let asked = monotonic_ns();
+        loop {
+            let deadline = shortage.silent_since(asked) + ANSWER_NS;
+            let answered = self.asking.wait_until(Sleep::Killable, Some(deadline), &ended).ok();
+            let is_late = shortage.silent_since(asked) + ANSWER_NS <= deadline;
+            let waits_on = self.phase() == Phase::Asking && !is_late;
+            match answered {
+                // A process is not held up for as long as that may last.
+                Err(e) if e == ETIMEDOUT && waits_on && shortage.is_there() => return Err(ENOMEM),
+                Err(e) if e == ETIMEDOUT && waits_on => {}
+                answered => return answered,
+            }
+        }
     }
 
     /// The request has ended, or the peer's answer to a session that was posted again is
@@ -689,12 +709,7 @@ impl Session {
         let stripped = {
             let mut state = self.state.lock();
             state.partner = None;
-            let unused = match state.local {
-                Some(_) => None,
-                None => state.memory.take(),
-            };
             (
-                unused,
                 self.words.lock().take(),
                 state.local_window.take(),
                 state.remote_window.take(),
@@ -710,6 +725,12 @@ impl Session {
         let had_memory = local.is_some();
         drop(stripped);
         had_memory
+    }
+
+    /// Nobody reaches memory because of it: that does not count any more.
+    pub(crate) fn give_memory_back(&self) {
+        let unused = self.state.lock().memory.take();
+        drop(unused);
     }
 }
 

@@ -39,6 +39,7 @@ use mp_proto::{
         Grant,
         Guest,
         Host,
+        NoGrant,
         Object,
         Own,
         Rights,
@@ -179,9 +180,12 @@ pub(crate) struct Clerk<'a> {
     pub(crate) has_spoilt: bool,
 }
 
-/// What a guest is told when something could not be had.
-fn why(_: Error) -> Why {
-    Why::Refused
+/// What becomes of a guest for which something could not be had: it waits for memory, or is told.
+pub(crate) fn no_grant(error: Error, why: Why) -> NoGrant {
+    match error == ENOMEM {
+        true => NoGrant::Later,
+        false => why.into(),
+    }
 }
 
 impl Clerk<'_> {
@@ -200,7 +204,7 @@ impl Clerk<'_> {
 
     /// Grant the memory of a segment, also once more if it was before: to be copied by its host,
     /// and, to a guest that stores into it and does not do without, to be reached by a window.
-    fn grant(&mut self, guest: &Guest) -> Result<Grant, Why> {
+    fn grant(&mut self, guest: &Guest) -> Result<Grant, NoGrant> {
         let mut grant = self.grant_placed(guest)?;
         // Within this host, whoever stores does so by itself, and is entered as if by a window.
         let is_copied_for = guest.want.placed && !self.link.is_loopback();
@@ -216,7 +220,7 @@ impl Clerk<'_> {
     }
 
     /// Let a guest have its host ask for copies of a segment.
-    fn grant_placed(&mut self, guest: &Guest) -> Result<Grant, Why> {
+    fn grant_placed(&mut self, guest: &Guest) -> Result<Grant, NoGrant> {
         let segment = self.link.segments().by_token(guest.token);
         let segment = segment.ok_or(Why::NotFound)?;
         let piece = segment.piece().ok_or(Why::NotFound)?;
@@ -229,7 +233,7 @@ impl Clerk<'_> {
         let granted = segment.rights(guest.token).ok_or(Why::NotFound)?;
         let rights = granted.and(usable);
         if rights == Rights::NONE {
-            return Err(Why::Unreachable);
+            return Err(Why::Unreachable.into());
         }
         let far = self.far.as_ref().ok_or(Why::NotFound)?;
         if far.has(fabric::PLACED) && !self.link.is_loopback() {
@@ -237,7 +241,7 @@ impl Clerk<'_> {
             let serving = self.link.serving();
             let of = (guest.number, guest.token);
             let entered = serving.enter(of, reached, &far.outbox, far.life);
-            entered.map_err(why)?;
+            entered.map_err(|e| no_grant(e, Why::Refused))?;
         }
         Ok(Grant {
             token: guest.token,
@@ -248,21 +252,24 @@ impl Clerk<'_> {
     }
 
     /// Let a guest reach the memory of a segment by a window, and say where.
-    fn grant_window(&mut self, guest: &Guest) -> Result<u64, Why> {
+    fn grant_window(&mut self, guest: &Guest) -> Result<u64, NoGrant> {
         let segment = self.link.segments().by_token(guest.token);
         let segment = segment.ok_or(Why::NotFound)?;
         let piece = segment.piece().ok_or(Why::NotFound)?;
         if !guest.want.placed && !piece.can_be_shown() {
-            return Err(Why::Unreachable);
+            return Err(Why::Unreachable.into());
         }
         let far = self.far.as_ref().ok_or(Why::NotFound)?;
-        let entry = Reached::enter(segment.token(), guest.number, self.reached).map_err(why)?;
+        let entry = Reached::enter(segment.token(), guest.number, self.reached);
+        let entry = entry.map_err(|e| no_grant(e, Why::Refused))?;
         let shown = match self.link.is_loopback() {
             true => Ok(()),
             false => entry.show(piece, &far.memory),
         };
         let off = entry.off;
-        shown.map(|()| off).map_err(|_| Why::Unreachable)
+        shown
+            .map(|()| off)
+            .map_err(|e| no_grant(e, Why::Unreachable))
     }
 
     /// A guest reaches the memory of its segment no more.
@@ -303,7 +310,7 @@ impl Clerk<'_> {
         }
     }
 
-    fn accept_segment(&mut self, number: u32, want: &Want, name: &Name) -> Result<Grant, Why> {
+    fn accept_segment(&mut self, number: u32, want: &Want, name: &Name) -> Result<Grant, NoGrant> {
         let segments = self.link.segments();
         let (segment, token) = match want.session {
             0 => {
@@ -335,17 +342,34 @@ impl Clerk<'_> {
         granted
     }
 
-    fn accept_number(&mut self, guest: u32, want: &Want, name: &Name) -> Result<Grant, Why> {
+    fn accept_number(&mut self, guest: u32, want: &Want, name: &Name) -> Result<Grant, NoGrant> {
         let number = self.link.offered(want, name).ok_or(Why::NotFound)?;
+        let bell = self.bell(guest, want, &number);
+        let bell = bell.map_err(|e| no_grant(e, Why::Refused))?;
+        number.accept(want)?;
+        let entered = self.link.bells.lock().push_within_capacity(bell);
+        if entered.is_err() {
+            number.left(1);
+            return Err(Why::Refused.into());
+        }
+        Ok(Grant {
+            token: number.token(),
+            off: 0,
+            len: 0,
+            rights: Rights::ALL,
+        })
+    }
+
+    /// The way from a guest to an event or port.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`, `ENOBUFS` if the peer takes nothing.
+    fn bell(&self, guest: u32, want: &Want, number: &Arc<Number>) -> Result<KBox<Bell>> {
         let receipt = match (want.object, &self.far) {
-            (Object::Port, Some(far)) => {
-                let receipt = Receipt::new(far.outbox.clone(), far.life, guest);
-                Some(receipt.map_err(why)?)
-            }
+            (Object::Port, Some(far)) => Some(Receipt::new(far.outbox.clone(), far.life, guest)?),
             _ => None,
         };
-        number.accept(want)?;
-        let token = number.token();
         let bell = Bell {
             guest,
             number: number.clone(),
@@ -354,16 +378,7 @@ impl Clerk<'_> {
             receipt,
             is_broken: false,
         };
-        if let Err(e) = self.link.bells.lock().push(bell, GFP_ATOMIC) {
-            number.left(1);
-            return Err(why(e.into()));
-        }
-        Ok(Grant {
-            token,
-            off: 0,
-            len: 0,
-            rights: Rights::ALL,
-        })
+        Ok(KBox::new(bell, GFP_KERNEL)?)
     }
 
     /// A guest is not connected any more, of which its segment's owners are told.
@@ -425,14 +440,14 @@ impl Clerk<'_> {
 }
 
 impl Host for Clerk<'_> {
-    fn accept(&mut self, guest: u32, want: &Want, name: &Name) -> Result<Grant, Why> {
+    fn accept(&mut self, guest: u32, want: &Want, name: &Name) -> Result<Grant, NoGrant> {
         match want.object {
             Object::Segment => self.accept_segment(guest, want, name),
             _ => self.accept_number(guest, want, name),
         }
     }
 
-    fn accept_again(&mut self, guest: &Guest) -> Result<Grant, Why> {
+    fn accept_again(&mut self, guest: &Guest) -> Result<Grant, NoGrant> {
         match guest.want.object {
             Object::Segment => self.grant(guest),
             _ => Ok(Grant {

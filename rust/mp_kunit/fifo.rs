@@ -7,7 +7,11 @@ use kernel::prelude::*;
 #[kunit_tests(mp_fifo)]
 mod tests {
     use super::*;
-    use mp_kernel::fifo::Fifo;
+    use mp_kernel::fifo::{
+        Chunked,
+        Fifo,
+        Supply, //
+    };
 
     /// Entries of several chunks, and some.
     const MANY: u32 = 200;
@@ -59,6 +63,37 @@ mod tests {
             assert_eq!(queue.pop(), Some(n));
         }
         assert!(queue.is_past(end) && queue.is_empty());
+        Ok(())
+    }
+
+    /// What is had before is behind what waits, wherever the queue begins and however it has grown
+    /// meanwhile.
+    #[test]
+    fn what_was_supplied_is_there_and_in_its_place() -> Result {
+        const MORE: usize = 10;
+        for (begins, grows) in [(0, 0), (3, 0), (3, 1), (7, 5), (2, MANY / 2)] {
+            let mut queue = Chunked::<u32, 4>::new();
+            (0..begins).try_for_each(|n| queue.push(n))?;
+            for _ in 0..begins / 2 {
+                queue.pop();
+            }
+            let mut supply = Supply::new();
+            assert!(!queue.reserve_from(queue.len() + MORE, &mut supply));
+            supply.fill(GFP_KERNEL)?;
+            (begins..begins + grows).try_for_each(|n| queue.push(n))?;
+            while !queue.reserve_from(queue.len() + MORE, &mut supply) {
+                supply.fill(GFP_KERNEL)?;
+            }
+            let room = queue.room();
+            assert!(room >= MORE);
+            let all = begins + grows + MORE as u32;
+            (begins + grows..all).try_for_each(|n| queue.push(n))?;
+            assert_eq!(queue.room(), room - MORE);
+            for n in begins / 2..all {
+                assert_eq!(queue.pop(), Some(n));
+            }
+            assert!(queue.is_empty());
+        }
         Ok(())
     }
 

@@ -28,6 +28,7 @@
 //! | [`name`] | names that processes choose |
 //! | [`route`] | the way of a frame: delivered here, or forwarded |
 //! | [`flow`] | back-pressure of frames that are forwarded |
+//! | [`reserve`], [`backlog`] | messages that arrive while there is no memory, and their order |
 //! | [`sequence`] | numbers of frames none of which may be missing |
 //! | [`manage`] | messages between the message frame services of two hosts |
 //! | [`herald`] | what the RP tells the endpoints of each other |
@@ -54,6 +55,7 @@
 extern crate std;
 
 pub mod arena;
+pub mod backlog;
 pub mod ether;
 pub mod fabric;
 pub mod fdb;

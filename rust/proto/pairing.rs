@@ -475,6 +475,29 @@ impl<O: Table<Own>, F: Table<Far>> Engine<O, F> {
         Ok(())
     }
 
+    /// Whether there is an own session of that number; it may be closed.
+    pub fn has(&self, session: u32) -> bool {
+        find(&self.own, session).is_some()
+    }
+
+    /// Whether the peer may reach memory of this host because of an own session, or may come to
+    /// reach it: what is reserved while a pair is tried, and the window of a pair until both are
+    /// closed. A session that is closed gets no more of it.
+    pub fn has_memory(&self, session: u32) -> bool {
+        let Some(own) = find(&self.own, session) else {
+            return false;
+        };
+        let reserved = match own.hold {
+            Hold::Window(span) => span,
+            _ => None,
+        };
+        let window = own
+            .pair()
+            .filter(|pair| !own.closed || !pair.partner_closed)
+            .and_then(|pair| pair.local);
+        reserved.or(window).is_some() || self.has_dealt_memory(session)
+    }
+
     /// Whether sessions are left that [`resume`](Self::resume) tries: no input tries more than a
     /// few.
     pub fn is_unfinished(&self) -> bool {

@@ -34,6 +34,7 @@
 //!    caller keeps room for as many messages as an engine [owes](Engine::owed), and makes room for
 //!    [`SAYS`] more before all that can fail or wait: a process that connects, a message that has
 //!    arrived, a link that comes [up](Engine::owed_by_up).
+//! 5. A guest is not refused for want of memory: its host hears it [later](NoGrant::Later).
 //!
 //! The channel between the engines keeps order and loses nothing within an epoch. Everything in a
 //! message is checked before anything is changed; what cannot be is [`Corrupt`], and the caller
@@ -169,6 +170,38 @@ pub enum Why {
     Down,
 }
 
+/// Why a guest is granted nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NoGrant {
+    /// It is refused.
+    Refused(Why),
+    /// There is no memory for that now. All is as it was: the guest has not been heard, and the
+    /// caller hands its message in again.
+    Later,
+}
+
+impl From<Why> for NoGrant {
+    fn from(why: Why) -> Self {
+        NoGrant::Refused(why)
+    }
+}
+
+/// Why a message has changed nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unheard {
+    /// The other engine cannot have said that; the epoch must end.
+    Corrupt,
+    /// The host has no memory for what is asked for: the message is to be handed in again, before
+    /// those behind it.
+    Later,
+}
+
+impl From<Corrupt> for Unheard {
+    fn from(_: Corrupt) -> Self {
+        Unheard::Corrupt
+    }
+}
+
 /// A connection of the other host's process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Guest {
@@ -225,14 +258,14 @@ pub trait Host {
     /// guest's until an event says that it has left, was lost, or has let go.
     ///
     /// # Errors
-    /// Why it is refused.
-    fn accept(&mut self, guest: u32, want: &Want, name: &Name) -> Result<Grant, Why>;
+    /// Why it is granted nothing.
+    fn accept(&mut self, guest: u32, want: &Want, name: &Name) -> Result<Grant, NoGrant>;
 
     /// A guest that was down asks for the same again.
     ///
     /// # Errors
-    /// Why it is refused; the guest is lost then.
-    fn accept_again(&mut self, guest: &Guest) -> Result<Grant, Why>;
+    /// Why it is granted nothing; if it is refused, the guest is lost.
+    fn accept_again(&mut self, guest: &Guest) -> Result<Grant, NoGrant>;
 
     /// Send a message to the other engine, in order.
     fn say(&mut self, message: Message);
@@ -510,8 +543,8 @@ impl<O: Table<Own>, G: Table<Entry>> Engine<O, G> {
     /// The other engine has said something.
     ///
     /// # Errors
-    /// [`Corrupt`] if it cannot have said that; the epoch must end.
-    pub fn receive(&mut self, message: &Message, host: &mut impl Host) -> Result<(), Corrupt> {
+    /// Why it has changed nothing.
+    pub fn receive(&mut self, message: &Message, host: &mut impl Host) -> Result<(), Unheard> {
         if !self.is_up {
             return Ok(());
         }
@@ -520,42 +553,30 @@ impl<O: Table<Own>, G: Table<Entry>> Engine<O, G> {
             self.unanswered = self.unanswered.saturating_sub(1);
         }
         match message.what {
-            What::Connect(want, name) => self.hear_connect(number, want, &name, host),
-            What::Resume(want, token) => self.hear_resume(number, want, token, host),
-            What::Resumed => {
-                self.hear_resumed(host);
-                Ok(())
-            }
-            What::Leave => {
-                self.hear_leave(number, host);
-                Ok(())
-            }
-            What::Gone => self.hear_gone(number, host),
-            What::Connected(grant) => self.hear_connected(number, grant, host),
-            What::Refused(why) => self.hear_refused(number, why, host),
-            What::Withdrawn => self.hear_withdrawn(number, host).map(drop),
-            What::Ended => self.hear_ended(number, host),
-            What::Ask => {
-                host.say(Message {
-                    connection: number,
-                    what: What::Answer,
-                });
-                Ok(())
-            }
-            What::Answer => {
-                host.event(Event::Answered(number));
-                Ok(())
-            }
+            What::Connect(want, name) => self.hear_connect(number, want, &name, host)?,
+            What::Resume(want, token) => self.hear_resume(number, want, token, host)?,
+            What::Resumed => self.hear_resumed(host),
+            What::Leave => self.hear_leave(number, host),
+            What::Gone => self.hear_gone(number, host)?,
+            What::Connected(grant) => self.hear_connected(number, grant, host)?,
+            What::Refused(why) => self.hear_refused(number, why, host)?,
+            What::Withdrawn => drop(self.hear_withdrawn(number, host)?),
+            What::Ended => self.hear_ended(number, host)?,
+            What::Ask => host.say(Message {
+                connection: number,
+                what: What::Answer,
+            }),
+            What::Answer => host.event(Event::Answered(number)),
             What::Taken(total) => {
                 if find(&self.own, number).is_some_and(|own| own.want.object != Object::Port) {
-                    return Err(Corrupt);
+                    return Err(Unheard::Corrupt);
                 }
                 host.event(Event::Taken(number, total));
-                Ok(())
             }
             // The caller deals with them, ahead of what waits for this engine.
-            What::Fetch(_) | What::Placed(_) => Ok(()),
+            What::Fetch(_) | What::Placed(_) => {}
         }
+        Ok(())
     }
 
     fn hear_connected(

@@ -32,13 +32,34 @@ use mp_transport::frame::RxData;
 /// Data bytes of the longest frame that services rely on: a piece of a segment.
 const RELIED_ON: usize = (1 << 14) + 64;
 
+/// Memory of a frame.
+enum Data {
+    New(KVec<u8>),
+    /// That which was put by: in pages that need not be next to each other.
+    Spare(KVVec<u8>),
+}
+
+impl Data {
+    fn bytes(&self) -> &[u8] {
+        match self {
+            Data::New(bytes) => bytes,
+            Data::Spare(bytes) => bytes,
+        }
+    }
+
+    fn bytes_mut(&mut self) -> &mut [u8] {
+        match self {
+            Data::New(bytes) => bytes,
+            Data::Spare(bytes) => bytes,
+        }
+    }
+}
+
 /// A frame, in private memory.
 pub(crate) struct Whole {
     headers: [u8; HDR_MAX],
     hdr_len: usize,
-    data: KVec<u8>,
-    /// The memory is that which was put by.
-    is_spare: bool,
+    data: Data,
 }
 
 impl Whole {
@@ -48,7 +69,12 @@ impl Whole {
     }
 
     /// Room for a frame that begins with `record`: new, or in `spare`.
-    fn begin(inb: &LocalMemory, record: &Record, total: u32, spare: &mut KVec<u8>) -> Result<Self> {
+    fn begin(
+        inb: &LocalMemory,
+        record: &Record,
+        total: u32,
+        spare: &mut KVVec<u8>,
+    ) -> Result<Self> {
         let (total, hdr_len) = (total as usize, record.hdr.hdr_len as usize);
         if total > MAX_FRAME {
             return Err(ENOMEM);
@@ -56,34 +82,34 @@ impl Whole {
         let mut headers = [0; HDR_MAX];
         let room = headers.get_mut(..hdr_len).ok_or(ENOMEM)?;
         record.parts.read(inb, 0, room).map_err(|_| EIO)?;
-        let mut data = KVec::new();
-        let new = data.resize(total, 0, GFP_ATOMIC | __GFP_NOWARN);
-        let is_spare = new.is_err() && total <= spare.capacity();
-        if is_spare {
-            data = core::mem::take(spare);
-            data.clear();
-            // There is room for it.
-            data.resize(total, 0, GFP_ATOMIC)?;
-        } else {
-            new?;
-        }
+        let data = match KVec::from_elem(0, total, GFP_ATOMIC | __GFP_NOWARN) {
+            Ok(new) => Data::New(new),
+            Err(_) if total <= spare.capacity() => {
+                let mut spare = core::mem::take(spare);
+                spare.clear();
+                // There is room for it.
+                spare.resize(total, 0, GFP_ATOMIC)?;
+                Data::Spare(spare)
+            }
+            Err(e) => return Err(e.into()),
+        };
         Ok(Self {
             headers,
             hdr_len,
             data,
-            is_spare,
         })
     }
 }
 
 impl RxData for Whole {
     fn len(&self) -> usize {
-        self.data.len()
+        self.data.bytes().len()
     }
 
     fn copy_to(&self, offset: usize, mut dst: Writer<'_>) -> Result {
         let end = offset.checked_add(dst.remaining()).ok_or(EINVAL)?;
-        dst.write(self.data.get(offset..end).ok_or(EINVAL)?.into())
+        let bytes = self.data.bytes();
+        dst.write(bytes.get(offset..end).ok_or(EINVAL)?.into())
     }
 }
 
@@ -94,7 +120,7 @@ pub(crate) struct Assembly {
     /// goes by.
     open: Option<Whole>,
     /// Memory for one frame, while none has it.
-    spare: KVec<u8>,
+    spare: KVVec<u8>,
 }
 
 impl Assembly {
@@ -112,7 +138,7 @@ impl Assembly {
         Ok(Self {
             order: Reassembly::default(),
             open: None,
-            spare: KVec::with_capacity(spare, GFP_KERNEL)?,
+            spare: KVVec::with_capacity(spare, GFP_KERNEL)?,
         })
     }
 
@@ -149,7 +175,7 @@ impl Assembly {
         };
         let from = step.data_off as usize;
         let to = from + record.data_len as usize;
-        let room = whole.data.get_mut(from..to).ok_or(EIO)?;
+        let room = whole.data.bytes_mut().get_mut(from..to).ok_or(EIO)?;
         let at = record.hdr.hdr_len as usize;
         record.parts.read(inb, at, room).map_err(|_| EIO)?;
         Ok(step.last.then(|| self.open.take()).flatten())
@@ -157,8 +183,8 @@ impl Assembly {
 
     /// A frame is not needed any more.
     pub(crate) fn give_back(&mut self, whole: Whole) {
-        if whole.is_spare {
-            self.spare = whole.data;
+        if let Data::Spare(spare) = whole.data {
+            self.spare = spare;
         }
     }
 }

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """A host whose user service is a test: it says whatever the test likes in frames of its own.
 
-`tests/modules/mp_frame_test.c` is in the place of the service; `rust/proto/fabric.rs` and
-`rust/proto/sharing/message.rs` have the frames.
+`tests/modules/mp_frame_test.c` is in the place of the service; `rust/proto/fabric.rs`,
+`rust/proto/sharing/message.rs` and `rust/proto/pairing/message.rs` have the frames.
 """
 
 import struct
@@ -17,13 +17,19 @@ FUNC = 0x55534552
 DIRECTORY = "/sys/kernel/mp_frame_test"
 SUPPORT = 0x00070202
 LIFE = 0x0BAD0BAD
-HELLO, SHARING, PUT, FETCHED, STORES = 1, 5, 8, 9, 10
+HELLO, PAIRING, SHARING, PUT, FETCHED, STORES = 1, 3, 5, 8, 9, 10
+# Of the sharing engine.
 CONNECT, CONNECTED, GONE, REFUSED, ENDED, ANSWER, ASK = 1, 6, 5, 7, 9, 11, 10
-PLACED, FETCH = 13, 14
+RESUME, RESUMED, PLACED, FETCH = 2, 3, 13, 14
 SEGMENT, UNWINDOWED = 1 << 8, 1 << 17
+# Of the pairing engine.
+POST, POSTED, RESERVE, RESERVED, PAIRED, CLOSE, CLOSED = 1, 2, 4, 5, 6, 9, 10
+UNPOSTED = 1 << 24
 PIECE = 1 << 14
 # The id of no segment.
 NOTHING = 0x7FFF_FFFF
+# Seconds between a Hello and the next one.
+HELLO_EVERY = 0.2
 
 
 class Liar:
@@ -85,14 +91,33 @@ class Liar:
     # --- what services tell each other
 
     def greet(self):
-        """Meet the other service, which is there."""
-        self.hello()
-        header = (0,)
-        while header[0] != HELLO or header[1] != LIFE:
-            header, _ = self.receive()
-        self.life = header[2]
+        """Meet the other service, as soon as it is there."""
+        # What it said in an earlier conversation is no answer.
+        self.flush()
+        self._arrived.clear()
+        self.life = self.hello_until(self._life_of_who_has_heard)
         self.hello(self.life)
         self.flush()
+
+    def _life_of_who_has_heard(self):
+        """The life of the other service, if it has answered."""
+        while self._arrived:
+            header, _ = self._arrived.pop(0)
+            if header[:2] == (HELLO, LIFE):
+                return header[2]
+        return None
+
+    def hello_until(self, heard, timeout=10):
+        """Say Hello until `heard` tells something, which is returned: a host drops what arrives
+        before its service knows of the peer."""
+        end = time.monotonic() + timeout * PATIENCE
+        while True:
+            self.hello()
+            self.flush()
+            if answer := heard():
+                return answer
+            assert time.monotonic() < end, "nobody has heard a Hello"
+            time.sleep(HELLO_EVERY)
 
     def hello(self, seen=0):
         self.send((HELLO, seen, LIFE, 2), struct.pack("<I", self.support), priority=True)
@@ -116,6 +141,21 @@ class Liar:
             if kind & 0xFF in kinds:
                 return kind, number, data[8:]
 
+    def say_of(self, session, kind, *words):
+        """A message of the pairing engine, with the words behind the session's number."""
+        message = struct.pack("<2I", kind, session) + b"".join(words)
+        self.send((PAIRING, self.life, 0, 0), message.ljust(64, b"\0"), priority=True)
+        self.flush()
+
+    def hear_of_session(self, kind, timeout=10):
+        """The session of the next message of that kind, and the rest."""
+        while True:
+            header, data = self.receive(timeout)
+            if header[0] == PAIRING:
+                found, session = struct.unpack_from("<2I", data)
+                if found & 0xFF == kind:
+                    return session, data[8:]
+
     def connect(self, number, segment):
         """Connect to a segment by placed transfers; its length."""
         self.say(CONNECT | SEGMENT | UNWINDOWED, number, struct.pack("<I", segment))
@@ -128,7 +168,8 @@ class Liar:
         self.hear(REFUSED)
 
     def accept(self, length):
-        """Give the next process that connects a segment of so many bytes; its connection."""
+        """Give the next process that connects a segment of so many bytes, none of an event; its
+        connection."""
         _, number, _ = self.hear(CONNECT)
         self.say(CONNECTED, number, struct.pack("<IIQQ", 0, 1, 0, length))
         self.flush()

@@ -12,8 +12,8 @@ from ntbrig.settings import MIB, PATIENCE
 from frames import no_link_ends
 from pximc import MODULES
 from sharing import EACH, MP, PAST, copy_list, fill, pair
+from shortage import guard
 from test_isolation import DEVICE, NOBODY, interfaces
-from test_sharing_memory import guard
 
 # Some of the 1024 that a work queue of the kernel runs at a time on a processor.
 QUEUES = 256

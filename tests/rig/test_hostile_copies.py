@@ -94,19 +94,39 @@ def others(fabric):
     assert resets(victim, honest) == before
 
 
+class Early(Liar):
+    """Its first Hello meets no service; that comes behind it."""
+
+    is_met = False
+
+    def hello(self, seen=0):
+        super().hello(seen)
+        if not self.is_met:
+            self.flush()
+            stack.load(self.victim, modules=("mp_func_user",))
+            self.is_met = True
+
+
+def test_a_service_that_comes_later_is_met(fabric):
+    victim, liar, _ = fabric.hosts
+    with Early(liar, victim) as peer:
+        stack.unload(victim, modules=("mp_func_user",))
+        peer.greet()
+        peer.connect_to_nothing(MINE)
+
+
 @pytest.mark.parametrize(("version", "old"), ((1, "the peer"), (3, "this host")))
 def test_a_service_of_other_versions_is_named_once_and_stays_apart(fabric, version, old):
     """It is told which host needs a newer release. Its link and its frames are as before."""
     victim, liar, _ = fabric.hosts
     told = (
         f"dmesg | grep -c 'mp_func_user speaks versions {version} to {version}, this host.s 2 to 2:"
-        f" load a newer release on {old}'"
+        f" load a newer release on {old}'; true"
     )
     with Liar(liar, victim, support=version << 8 | version) as peer:
-        peer.hello()
+        peer.hello_until(lambda: int(victim.run(told).out))
         while peer.receive()[0][0] != HELLO:
             pass
-        stack.wait_until(f"[ $({told}) = 1 ]", victim)
         # What it says is not heard, whether it claims to know the other service or not.
         peer.life = LIFE
         for seen in (0, LIFE):

@@ -13,6 +13,7 @@ from ntbrig import stack
 from ntbrig.settings import MIB
 from pximc import MODULES
 from sharing import MP, fails
+from shortage import guard
 
 PAGE = 0x1000
 # Memory that the kernel leaves alone, and what it uses.
@@ -380,18 +381,6 @@ def physical_server(process, interface, address, length):
     sizes = {"local_min": length, "local_max": length}
     fields = {"role": 1, "location": 2, "protocol": 7, "address": address, **sizes}
     return process.call("SESSION_OPEN", "mp_session_open", interface=interface, **fields).handle
-
-
-@contextmanager
-def guard(guest, **parameters):
-    words = " ".join(f"{name}={value}" for name, value in parameters.items())
-    guest.run(f"insmod {stack.modules_dir()}/mp_guard_test.ko {words}")
-    try:
-        yield lambda name, on: guest.run(
-            f"echo {on:d} > /sys/module/mp_guard_test/parameters/{name}"
-        )
-    finally:
-        guest.run("rmmod mp_guard_test")
 
 
 @pytest.mark.parametrize("exclusive", [1, 0])

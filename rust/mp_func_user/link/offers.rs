@@ -124,7 +124,7 @@ impl Link {
     pub(crate) fn take_bell(&self, guest: u32) -> Option<Arc<Number>> {
         let mut bells = self.bells.lock();
         let at = bells.iter().position(|bell| bell.guest == guest)?;
-        Some(bells.remove(at).ok()?.number)
+        Some(KBox::into_inner(bells.remove(at).ok()?).number)
     }
 
     /// A message has been taken; its sender is told if nobody else has to take it.
@@ -136,6 +136,7 @@ impl Link {
             let mut bells = self.bells.lock();
             let bell = bells.iter_mut().find(|bell| bell.guest == mail.guest);
             bell.and_then(|bell| {
+                let bell = &mut **bell;
                 let receipt = bell.receipt.as_ref()?;
                 receipt.count(bell.receiver.take()?);
                 Some(receipt.way())

@@ -38,7 +38,6 @@ impl Link {
         let asked = self.ask(session).and_then(|outbox| {
             session.outcome().map_err(|e| match e == ETIMEDOUT {
                 false => e,
-                true if self.is_unsaid() || outbox.is_short() => ENOMEM,
                 true => {
                     outbox.peer().reset();
                     error::net_down()
@@ -77,6 +76,9 @@ impl Link {
         check_physical(&up.memory, &params)?;
         let outbox = outbox.clone();
         self.make_room(&outbox, up)?;
+        let open = self.sessions.lock().len();
+        // INVARIANT: There is room for one more than there are.
+        up.closed.reserve_more(open + 1, GFP_KERNEL)?;
         self.sessions.lock().enter(session.clone())?;
         let mut desk = Desk::new(self, &outbox, up);
         let asked = desk.request(session, &params);
@@ -194,11 +196,6 @@ impl Link {
                 Ok(())
             }
         }
-    }
-
-    /// Whether the pairing engine has something to say for which there is no memory.
-    fn is_unsaid(&self) -> bool {
-        self.core.lock().up.as_ref().is_some_and(|up| up.is_unsaid)
     }
 
     /// Go on with what the pairing engine has left.

@@ -593,6 +593,12 @@ impl<O: Table<Own>, F: Table<Far>> Engine<O, F> {
         deal.is_some_and(|deal| deal.own == own && deal.far == far)
     }
 
+    /// Whether memory was cut for an own session that is being tried.
+    pub(super) fn has_dealt_memory(&self, own: u32) -> bool {
+        let deal = self.deal.as_ref().filter(|deal| !deal.dead);
+        deal.is_some_and(|deal| deal.own == own && deal.local.is_some())
+    }
+
     /// The pair that is being tried, if there is one, comes to nothing. The asker still answers.
     pub(super) fn abandon_deal(&mut self, host: &mut impl Host) {
         if let Some(deal) = self.deal.as_mut().filter(|deal| !deal.dead) {

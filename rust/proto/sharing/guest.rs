@@ -6,8 +6,18 @@ use crate::name::Name;
 use crate::rows::{find, find_mut, Table};
 use crate::sharing::message::{Message, What};
 use crate::sharing::{
-    Corrupt, Engine, Entry, Event, Guest, Host, Own, Stage, Want, Why, ENDED, TOKEN,
+    Corrupt, Engine, Entry, Event, Grant, Guest, Host, NoGrant, Own, Stage, Unheard, Want, Why,
+    ENDED, TOKEN,
 };
+
+/// What a guest is told, unless that is for later.
+fn answer(granted: Result<Grant, NoGrant>) -> Result<Result<Grant, Why>, Unheard> {
+    match granted {
+        Ok(grant) => Ok(Ok(grant)),
+        Err(NoGrant::Refused(why)) => Ok(Err(why)),
+        Err(NoGrant::Later) => Err(Unheard::Later),
+    }
+}
 
 impl<O: Table<Own>, G: Table<Entry>> Engine<O, G> {
     /// The guests that are connected to what has that token, whether or not their link is up.
@@ -97,12 +107,12 @@ impl<O: Table<Own>, G: Table<Entry>> Engine<O, G> {
         want: Want,
         name: &Name,
         host: &mut impl Host,
-    ) -> Result<(), Corrupt> {
+    ) -> Result<(), Unheard> {
         if number == 0 || find(&self.guests, number).is_some() {
-            return Err(Corrupt);
+            return Err(Unheard::Corrupt);
         }
         let accepted = match self.guests.has_place(usize::MAX) {
-            true => host.accept(number, &want, name),
+            true => answer(host.accept(number, &want, name))?,
             false => Err(Why::Refused),
         };
         let what = match accepted {
@@ -136,7 +146,7 @@ impl<O: Table<Own>, G: Table<Entry>> Engine<O, G> {
         want: Want,
         token: u32,
         host: &mut impl Host,
-    ) -> Result<(), Corrupt> {
+    ) -> Result<(), Unheard> {
         let refuse = |host: &mut _, why| {
             Host::say(
                 host,
@@ -151,13 +161,13 @@ impl<O: Table<Own>, G: Table<Entry>> Engine<O, G> {
             return Ok(());
         };
         if entry.stage != Stage::Down {
-            return Err(Corrupt);
+            return Err(Unheard::Corrupt);
         }
         let guest = entry.guest;
         if guest.token != token || guest.want != want {
-            return Err(Corrupt);
+            return Err(Unheard::Corrupt);
         }
-        match host.accept_again(&guest) {
+        match answer(host.accept_again(&guest))? {
             Ok(grant) => {
                 entry.stage = Stage::Up;
                 host.event(Event::GuestUp(guest));

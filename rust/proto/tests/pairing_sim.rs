@@ -16,6 +16,7 @@ use mp_proto::pairing::message::Message;
 use mp_proto::pairing::terms::{Connection, Limits, Location, Name, Params};
 use mp_proto::pairing::{Event, Host, Mode, Outcome};
 use proptest::prelude::*;
+use std::collections::BTreeSet;
 
 /// Sizes that often fit, and often do not.
 fn some_limits(dice: &Dice) -> Limits {
@@ -95,6 +96,8 @@ struct Storm {
     /// Every other storm is of requests that fit.
     keen: bool,
     foreign: [Vec<u64>; 2],
+    /// Sessions that were closed and have no memory.
+    bare: [BTreeSet<u32>; 2],
 }
 
 impl Storm {
@@ -105,6 +108,7 @@ impl Storm {
             dice,
             keen: seed.is_multiple_of(2),
             foreign: Default::default(),
+            bare: Default::default(),
         }
     }
 
@@ -123,7 +127,11 @@ impl Storm {
             2 => {
                 let open = site.open();
                 if !open.is_empty() && self.dice.below(4) < open.len() as u64 {
-                    site.close(open[self.dice.below(open.len() as u64) as usize]);
+                    let session = open[self.dice.below(open.len() as u64) as usize];
+                    site.close(session);
+                    if site.engine.has(session) && !site.engine.has_memory(session) {
+                        self.bare[at].insert(session);
+                    }
                 }
             }
             3 if self.dice.once_in(2) => {
@@ -152,6 +160,22 @@ impl Storm {
             }
         }
         self.two.check();
+        self.check_memory();
+    }
+
+    /// PXI-CW-8: each piece of memory that was given is that of one session, which is known as long
+    /// as it is there; who is closed gets none.
+    fn check_memory(&mut self) {
+        for (at, site) in self.two.sites.iter().enumerate() {
+            let exposed = site.desk.exposed.iter().flatten().count();
+            let cut = site.desk.arena.extents().count() - self.foreign[at].len();
+            let sessions = site.desk.sessions.keys();
+            let with = sessions.filter(|session| site.engine.has_memory(**session));
+            assert_eq!(with.count(), cut + exposed);
+            let bare = &mut self.bare[at];
+            bare.retain(|session| site.engine.has(*session));
+            assert!(!bare.iter().any(|session| site.engine.has_memory(*session)));
+        }
     }
 
     fn lose_link(&mut self) {

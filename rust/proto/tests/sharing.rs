@@ -12,8 +12,8 @@ use mp_proto::name::{Name, NAME_MAX};
 use mp_proto::rows::Row;
 use mp_proto::sharing::message::{Message, What};
 use mp_proto::sharing::{
-    Corrupt, Engine, Entry, Event, Grant, Guest, Host, Object, Own, Refusal, Rights, Want, Why,
-    SAYS, UNANSWERED,
+    Engine, Entry, Event, Grant, Guest, Host, NoGrant, Object, Own, Refusal, Rights, Unheard, Want,
+    Why, SAYS, UNANSWERED,
 };
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -33,12 +33,28 @@ struct Site {
     reached_by: BTreeMap<u32, u32>,
     /// Own connections that processes write by, with the token.
     writes: BTreeMap<u32, u32>,
+    /// So many guests come before there is memory again.
+    short: u64,
+}
+
+impl Site {
+    /// Memory for a guest.
+    fn memory(&mut self) -> Result<(), NoGrant> {
+        match self.short {
+            0 => Ok(()),
+            _ => {
+                self.short -= 1;
+                Err(NoGrant::Later)
+            }
+        }
+    }
 }
 
 const OBJECTS: u32 = 3;
 
 impl Host for Site {
-    fn accept(&mut self, guest: u32, want: &Want, name: &Name) -> Result<Grant, Why> {
+    fn accept(&mut self, guest: u32, want: &Want, name: &Name) -> Result<Grant, NoGrant> {
+        self.memory()?;
         let found = match name.is_none() {
             true => self.offered.get(&want.number),
             false => self.named.get(name.bytes()),
@@ -48,7 +64,8 @@ impl Host for Site {
         Ok(grant(want, token))
     }
 
-    fn accept_again(&mut self, guest: &Guest) -> Result<Grant, Why> {
+    fn accept_again(&mut self, guest: &Guest) -> Result<Grant, NoGrant> {
+        self.memory()?;
         assert_eq!(self.reached_by.get(&guest.number), Some(&guest.token));
         Ok(grant(&guest.want, guest.token))
     }
@@ -113,11 +130,11 @@ struct Bounded<'a> {
 }
 
 impl Host for Bounded<'_> {
-    fn accept(&mut self, guest: u32, want: &Want, name: &Name) -> Result<Grant, Why> {
+    fn accept(&mut self, guest: u32, want: &Want, name: &Name) -> Result<Grant, NoGrant> {
         self.site.accept(guest, want, name)
     }
 
-    fn accept_again(&mut self, guest: &Guest) -> Result<Grant, Why> {
+    fn accept_again(&mut self, guest: &Guest) -> Result<Grant, NoGrant> {
         self.site.accept_again(guest)
     }
 
@@ -232,14 +249,21 @@ impl Two {
         assert_eq!(ended, before);
     }
 
-    /// Deliver the oldest message of a host.
+    /// Deliver the oldest message of a host, which stays if there is no memory for it.
     fn deliver(&mut self, from: usize) -> bool {
-        let Some(message) = self.sites[from].out.pop_front() else {
+        let Some(message) = self.sites[from].out.front().copied() else {
             return false;
         };
         let to = 1 - from;
+        let has_done = |site: &Site| (site.out.len(), site.events.len(), site.reached_by.clone());
+        let before = has_done(&self.sites[to]);
         let heard = self.reserved(to, |engine, host| engine.receive(&message, host));
+        if heard == Err(Unheard::Later) {
+            assert_eq!(has_done(&self.sites[to]), before, "{message:?}");
+            return true;
+        }
         assert_eq!(heard, Ok(()), "{message:?}");
+        self.sites[from].out.pop_front();
         true
     }
 
@@ -666,7 +690,30 @@ fn a_connection_that_comes_back_with_other_rights_is_none() {
         what: What::Connected(connected),
     };
     let heard = two.engines[0].receive(&message, &mut two.sites[0]);
-    assert_eq!(heard, Err(Corrupt));
+    assert_eq!(heard, Err(Unheard::Corrupt));
+}
+
+/// Who asks a host without memory waits for it: it is not refused, and nothing ends that was there.
+#[test]
+fn what_a_host_has_no_memory_for_is_heard_later() {
+    let mut two = Two::new();
+    two.up();
+    two.sites[1].offered.insert(1, 77);
+    two.sites[1].short = 2;
+    let number = two.connect(0, segment(1)).unwrap();
+    for _ in 0..2 {
+        two.deliver(0);
+        assert_eq!(two.engines[1].guests(77).count(), 0);
+    }
+    two.settle();
+    assert!(two.engines[0].state(number).unwrap().is_operational());
+    // The same of what is resumed.
+    two.up();
+    two.sites[1].short = 2;
+    two.settle();
+    assert!(two.engines[0].state(number).unwrap().is_operational());
+    assert_eq!(two.engines[1].guests(77).count(), 1);
+    assert!(!names(&two.sites[1]).contains(&"guest lost"));
 }
 
 /// SI-PROBE-2
@@ -689,7 +736,8 @@ fn a_question_is_answered_behind_what_was_said_before() {
 fn what_cannot_be_said_is_found() {
     let say = |connection, what| Message { connection, what };
     let bad = |engine: &mut Tables, site: &mut Site, message| {
-        assert_eq!(engine.receive(&message, site), Err(Corrupt), "{message:?}");
+        let heard = engine.receive(&message, site);
+        assert_eq!(heard, Err(Unheard::Corrupt), "{message:?}");
     };
     let (mut two, number) = connected();
     let Two { engines, sites, .. } = &mut two;
@@ -742,7 +790,7 @@ proptest! {
         two.up();
         for _ in 0..300 {
             let who = dice.below(2) as usize;
-            match dice.below(14) {
+            match dice.below(15) {
                 0 | 1 => {
                     let number = 1 + dice.below(u64::from(OBJECTS)) as u32;
                     let _ = two.connect(who, segment(number));
@@ -778,6 +826,7 @@ proptest! {
                 8 if !two.is_up && dice.once_in(3) => {
                     two.engines[who].give_up(&mut two.sites[who]);
                 }
+                9 => two.sites[who].short = dice.below(4),
                 _ => {
                     two.deliver(who);
                 }
