@@ -37,6 +37,7 @@ class Thread(NamedTuple):
     """What a thread has done: how much of the time it computed in its own code, and how many system
     calls it made."""
 
+    guest: str
     pid: int
     tid: int
     busy: float
@@ -47,7 +48,7 @@ class Thread(NamedTuple):
         return self.pid == self.tid
 
 
-def _threads(out):
+def _threads(guest, out):
     seconds = int(re.search(r"^took (\d+)$", out, re.M)[1]) / 1e6
     ticks = {"before": {}, "after": {}}
     for when, *words in re.findall(r"^(before|after) (\d+) (\d+) (\d+)$", out, re.M):
@@ -59,11 +60,12 @@ def _threads(out):
     calls = [int(tid) for tid in _LINE.findall(out)]
     for (pid, tid), count in before.items():
         busy = (after[pid, tid] - count) / 100 / seconds
-        yield Thread(pid, tid, busy, calls.count(tid))
+        yield Thread(guest.name, pid, tid, busy, calls.count(tid))
 
 
 def watch(guests, name, seconds):
     """Look at the programs of a name for so long; all their threads, of all guests."""
     command = _WATCH.format(name=name, seconds=seconds)
     results = stack.everywhere(guests, command, seconds + _GRACE)
-    return [thread for result in results for thread in _threads(result.out)]
+    told = zip(guests, results)
+    return [thread for guest, result in told for thread in _threads(guest, result.out)]
