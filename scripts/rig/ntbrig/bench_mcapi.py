@@ -10,7 +10,7 @@ import time
 from . import bench_contenders as contenders
 from . import bench_report as report
 from . import calls, stack
-from .mcapi import configure, measured
+from .mcapi import configure, measured, playing
 from .bench_metrics import Metric, Sample
 from .bench_vi import window
 
@@ -54,16 +54,14 @@ def _measured(guests, seconds, *words):
 
 def _calls(guests, seconds, latency):
     """Samples of the system calls of both programs and of hundreds of packets in so long a part of a
-    game, by the metrics' names. A packet takes about this latency."""
-    # The beginning does not count, nor what it takes to ask guests that are busy.
-    rounds = int((seconds + 4) * 1e6 / (2 * latency))
-    found = []
-    look = lambda: (time.sleep(1), found.extend(calls.watch(guests, "mcapi_perf", seconds)))
-    timeout = 5 * seconds + _GRACE
-    told = measured(guests, timeout, "packets", _LINE, rounds, meanwhile=look)
+    game, by the metrics' names. A packet takes this latency."""
+    with playing(guests, 5 * seconds + _GRACE, "packets", _LINE):
+        # Naps of the library's threads grow to what they are.
+        time.sleep(1)
+        made = sum(thread.calls for thread in calls.watch(guests, "mcapi_perf", seconds))
     return {
-        CALLS.name: Sample(sum(thread.calls for thread in found), {}),
-        MOVED.name: Sample(seconds * 1e4 / told["median"], {}),
+        CALLS.name: Sample(made, {}),
+        MOVED.name: Sample(seconds * 1e4 / latency, {}),
     }
 
 

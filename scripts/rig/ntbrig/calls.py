@@ -10,18 +10,22 @@ from .agent import CommandFailed
 _GRACE = 30.0
 _LINE = re.compile(r"^.*-(\d+)\s+\[\d+\].* sys_enter: ", re.M)
 
-# Threads are listed before and after, and so is what programs have computed.
+# Threads are listed before and after, and so is what programs have computed. Other programs take as long
+# as these leave them: little is started.
 _WATCH = """
 mountpoint -q /sys/kernel/tracing || mount -t tracefs nodev /sys/kernel/tracing
 cd /sys/kernel/tracing && event=events/raw_syscalls/sys_enter && pids=$(pidof {name}) || exit 1
 threads() {{
 	for pid in $pids; do
-		for thread in $(ls /proc/$pid/task); do
-			echo "$1 $pid $thread $(cut -d' ' -f14 /proc/$pid/task/$thread/stat)"
+		for thread in /proc/$pid/task/*; do
+			read -ra stat < $thread/stat && echo "$1 $pid ${{thread##*/}} ${{stat[13]}}"
 		done
 	done
 }}
-filter=$(threads - | while read -r _ _ thread _; do printf '|| common_pid == %s ' $thread; done)
+filter=
+for thread in $(for pid in $pids; do echo /proc/$pid/task/*; done); do
+	filter+="|| common_pid == ${{thread##*/}} "
+done
 echo "${{filter#|| }}" > $event/filter && echo > trace
 start=${{EPOCHREALTIME/./}}
 threads before
