@@ -73,6 +73,8 @@ def samples():
         ("", "mcapi", "mcapi_local_blocking_latency"): of(90.0, 110.0),
         ("", "mcapi", "cache_line_latency"): of(0.3, 0.3),
         ("", "mcapi", "pipes_latency"): of(50.0, 50.0),
+        ("", "mcapi", "mcapi_system_calls"): of(20, 200),
+        ("", "mcapi", "moved_packets"): of(100, 100),
         ("", "mcapi", "raw_word_latency"): of(0.5, 0.5),
         ("", "mcapi", "raw_line_latency"): of(0.6, 0.6),
         ("", "mcapi", "raw_stream_bandwidth"): of(1000.0, 1000.0),
@@ -206,6 +208,7 @@ def test_messages_are_compared_with_windows_and_with_tcp(samples, name, ratio, t
         ("mcapi_message_latency_vs_window", 2.5, 2.5, True),
         ("mcapi_packet_bandwidth_vs_window", 0.855, 0.85, True),
         ("mcapi_message_bandwidth_vs_window", 0.4, None, None),
+        ("mcapi_system_calls_vs_packets", 1.1, 1.0, False),
         ("mcapi_local_latency_vs_line", 2.0, 2.0, True),
         ("mcapi_local_blocking_latency_vs_pipes", 2.0, 1.0, False),
     ],
@@ -214,6 +217,16 @@ def test_what_nodes_send_is_compared_with_windows(samples, name, ratio, target, 
     found = results(samples)[name]
     assert found["ratio"] == pytest.approx(ratio)
     assert (found.get("target"), found.get("met")) == (target, met)
+
+
+def test_a_count_of_none_is_drawn(samples):
+    samples["", "mcapi", "mcapi_system_calls"] = of(0, 0)
+    found = results(samples)["mcapi_system_calls_vs_packets"]
+    assert (found["ratio"], found["met"]) == (0, True)
+    assert "system calls" in bench_plot.draw([found])
+    samples["", "mcapi", "mcapi_system_calls"] = of(0, 30, 30)
+    samples["", "mcapi", "moved_packets"] = of(100, 100, 100)
+    assert not re.search('="(inf|nan)', bench_plot.draw([*bench.compare(samples)]))
 
 
 def test_messages_have_no_ratio_where_one_of_the_windows_could_not_be_measured(samples):

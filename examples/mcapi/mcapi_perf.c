@@ -360,6 +360,7 @@ static void run(mcapi_node_t node, mcapi_node_t there, const struct options *opt
 	if (!options->json)
 		printf("%10s %10s %13s %13s %14s %10s\n", "bytes", "rounds", "min us", "median us",
 			"99 % us", "MB/s");
+	fflush(stdout);
 	for (at = options->sizes; *at; at = *next ? next + 1 : next) {
 		unsigned long size = strtoul(at, &next, 10);
 

@@ -8,7 +8,8 @@
  * nodes, its own ones included, for so long, while another thread of it receives. Then it tells each
  * node how many messages it has sent from each endpoint to each of that one's, and waits until it has
  * had as many itself. Messages have numbers for each two endpoints, sizes of all kinds, and bytes
- * that follow from both. What was sent and received is printed.
+ * that follow from both. What was sent and received is printed, and the least number of messages that
+ * one of its endpoints has had from one of any node.
  */
 #define _POSIX_C_SOURCE 200809L
 
@@ -146,14 +147,14 @@ static void send_one(unsigned int to, unsigned int from, unsigned int at)
 
 /*
  * Each round goes to one endpoint of each node, from another one of its own each time. There are as many
- * rounds that each endpoint is used, however slow the machine.
+ * rounds that each endpoint has sent to each one, however slow the machine.
  */
 static void send_for(double seconds)
 {
 	double end = now() + seconds;
-	unsigned int round, to;
+	unsigned int round, to, least = endpoints * endpoints;
 
-	for (round = 0; round <= endpoints || now() < end; round++)
+	for (round = 0; round < least || now() < end; round++)
 		for (to = 0; to < nodes; to++)
 			send_one((to + own_number) % nodes, round % endpoints,
 				(round / endpoints + to) % endpoints);
@@ -196,6 +197,21 @@ static uint64_t take_tables(struct table *tables)
 	return total;
 }
 
+/* The least number of messages from one endpoint of any node to one of this node. */
+static uint32_t least_received(void)
+{
+	uint32_t least = UINT32_MAX, counted;
+	unsigned int n, from, at;
+
+	for (n = 0; n < nodes; n++)
+		for (from = 0; from < endpoints; from++)
+			for (at = 0; at < endpoints; at++) {
+				counted = received[n].counts[from][at];
+				least = counted < least ? counted : least;
+			}
+	return least;
+}
+
 static void compare(void)
 {
 	static struct table expected[NODES_MAX];
@@ -210,9 +226,10 @@ static void compare(void)
 		wrong += memcmp(expected[n].counts, received[n].counts,
 			sizeof(expected[n].counts)) != 0;
 	printf("{\"node\": %u, \"sent\": %llu, ", own_number, (unsigned long long)sent_total);
-	printf("\"received\": %llu, \"expected\": %llu, \"wrong\": %llu}\n",
+	printf("\"received\": %llu, \"expected\": %llu, \"wrong\": %llu, ",
 	       (unsigned long long)received_total, (unsigned long long)total,
 	       (unsigned long long)wrong);
+	printf("\"least\": %lu}\n", (unsigned long)least_received());
 	fflush(stdout);
 }
 

@@ -9,7 +9,7 @@
  * value, its status, and the cells. Operations that are complete later write into memory that tests
  * have allocated. "repeat COUNT" in front of a function's name calls it so often, or until it does
  * not succeed. "alarms MICROSECONDS" interrupts the thread that calls it by a signal, again and again;
- * the answer has how often.
+ * the answer has how often. "silent" passes no place for the status.
  *
  * The other commands move many items, so that time is not lost between calls. The item N of SIZE
  * bytes is a pattern with the seed N:
@@ -128,6 +128,7 @@ static void call_function(struct call *call)
 {
 	uint64_t times = 1, done = 0, value = 0, often = 0;
 	const char *name = word(call);
+	int is_silent = 0;
 	timer_t timer = NULL;
 	struct arguments a = { 0 };
 	mcapi_status_t status;
@@ -141,6 +142,9 @@ static void call_function(struct call *call)
 	} else if (!strcmp(name, "alarms")) {
 		often = number(call);
 		name = word(call);
+	} else if (!strcmp(name, "silent")) {
+		is_silent = 1;
+		name = word(call);
 	}
 	found = dlsym(RTLD_DEFAULT, name);
 	if (!found) {
@@ -150,7 +154,7 @@ static void call_function(struct call *call)
 	memcpy(&function, &found, sizeof(found));
 	while (call->next < call->count && a.count < MOST_ARGUMENTS - 1)
 		a.words[a.count++] = argument(call, &a);
-	a.words[a.count] = (uintptr_t)&status;
+	a.words[a.count] = is_silent ? 0 : (uintptr_t)&status;
 	if (often && !call->complaint)
 		timer = start_alarms(call, often);
 	if (call->complaint)

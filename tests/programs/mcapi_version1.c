@@ -124,6 +124,10 @@ static void serve(mcapi_node_t node)
 		DO(mcapi_pktchan_free(packet, &status));
 		DO(mcapi_sclchan_send_uint64(all.scalars_out,
 			mcapi_sclchan_recv_uint64(all.scalars_in, &status), &status));
+		DO(mcapi_sclchan_send_uint32(all.scalars_out,
+			mcapi_sclchan_recv_uint32(all.scalars_in, &status), &status));
+		DO(mcapi_sclchan_send_uint16(all.scalars_out,
+			mcapi_sclchan_recv_uint16(all.scalars_in, &status), &status));
 		DO(mcapi_sclchan_send_uint8(all.scalars_out,
 			mcapi_sclchan_recv_uint8(all.scalars_in, &status), &status));
 	}
@@ -152,18 +156,55 @@ static unsigned int round_trip(const struct channels *all, mcapi_endpoint_t own,
 	DO(mcapi_pktchan_send_i(all->packets_out, sent, length, &send, &status));
 	DO(mcapi_wait(&send, &size, &status, MCAPI_INFINITE));
 	DO(mcapi_sclchan_send_uint64(all->scalars_out, ~(mcapi_uint64_t)n, &status));
+	DO(mcapi_sclchan_send_uint32(all->scalars_out, ~n, &status));
+	DO(mcapi_sclchan_send_uint16(all->scalars_out, n * 7, &status));
 	DO(mcapi_sclchan_send_uint8(all->scalars_out, n, &status));
 	do {
 		DO(done = mcapi_test(&receive, &size, &status));
 	} while (status == MCAPI_INCOMPLETE);
 	DO(mcapi_wait(&receive, &size, &status, 0));
 	wrong += size != length || memcmp(bytes, sent, length);
+	while (!mcapi_pktchan_available(all->packets_in, &status))
+		check("mcapi_pktchan_available");
 	DO(mcapi_pktchan_recv_i(all->packets_in, &packet, &receive, &status));
 	DO(mcapi_wait(&receive, &size, &status, MCAPI_INFINITE));
 	wrong += size != length || memcmp(packet, sent, length);
 	DO(mcapi_pktchan_free(packet, &status));
+	while (!mcapi_sclchan_available(all->scalars_in, &status))
+		check("mcapi_sclchan_available");
 	wrong += mcapi_sclchan_recv_uint64(all->scalars_in, &status) != ~(mcapi_uint64_t)n;
+	wrong += mcapi_sclchan_recv_uint32(all->scalars_in, &status) != ~n;
+	wrong += mcapi_sclchan_recv_uint16(all->scalars_in, &status) != (n * 7 & 0xFFFF);
 	wrong += mcapi_sclchan_recv_uint8(all->scalars_in, &status) != (n & 0xFF);
+	return wrong;
+}
+
+/* Attributes are read and written, an operation is cancelled; how much is wrong. */
+static unsigned int use_the_rest(mcapi_endpoint_t own, mcapi_node_t server)
+{
+	mcapi_uint_t limit = 5, told = 0;
+	mcapi_request_t request;
+	mcapi_endpoint_t got = 0;
+	unsigned int wrong = 0;
+	char bytes[8] = "same";
+	size_t size;
+
+	DO(mcapi_set_endpoint_attribute(own, MCAPI_ENDP_ATTR_NUM_SEND_BUFFERS, &limit,
+		sizeof(limit), &status));
+	DO(mcapi_get_endpoint_attribute(own, MCAPI_ENDP_ATTR_NUM_SEND_BUFFERS, &told,
+		sizeof(told), &status));
+	wrong += told != limit;
+	DO(mcapi_get_endpoint_i(server, MESSAGES, &got, &request, &status));
+	complete(request);
+	DO(wrong += got != mcapi_get_endpoint(server, MESSAGES, &status));
+	wrong += mcapi_msg_available(own, &status) != 0;
+	check("mcapi_msg_available");
+	DO(mcapi_msg_recv_i(own, bytes, sizeof(bytes), &request, &status));
+	mcapi_wait(&request, &size, &status, 10);
+	wrong += status != MCAPI_EREQ_TIMEOUT;
+	DO(mcapi_cancel(&request, &status));
+	mcapi_wait(&request, &size, &status, 10);
+	wrong += status != MCAPI_ENOTREQ_HANDLE || strcmp(bytes, "same");
 	return wrong;
 }
 
@@ -179,6 +220,7 @@ static unsigned int ask(mcapi_node_t node, mcapi_node_t server, unsigned int cou
 		DO(own[n] = mcapi_create_anonymous_endpoint(&status));
 		DO(there[n] = mcapi_get_endpoint(server, n, &status));
 	}
+	wrong += use_the_rest(own[MESSAGES], server);
 	DO(mcapi_connect_pktchan_i(own[PACKETS_OUT], there[PACKETS_IN], &request, &status));
 	complete(request);
 	DO(mcapi_connect_pktchan_i(there[PACKETS_OUT], own[PACKETS_IN], &request, &status));

@@ -54,3 +54,13 @@ def boot_host(configure):
         configure(fabric.hosts)
 
     return boot
+
+
+@pytest.fixture
+def row(boot):
+    """Three hosts in a row, of which the outer ones have no bridge in common. The first is the middle."""
+    fabric = boot(hosts=3, topology="star")
+    stack.load(*fabric.hosts, modules=MODULES)
+    wait_for_everyone(*fabric.hosts)
+    yield fabric
+    boot.end(fabric)

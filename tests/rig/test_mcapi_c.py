@@ -16,6 +16,7 @@ from pximc import MODULES
 BALANCE = programs.example("mcapi_balance")
 BENCH = programs.tool("mcapi_bench")
 CALLBACKS = programs.example("mcapi_callbacks")
+CONNECT = programs.example("mcapi_connect")
 CONTROL = programs.example("mcapi_control")
 LS = programs.tool("mcapi_ls")
 MANY = programs.example("mcapi_many")
@@ -23,6 +24,7 @@ NAMES = programs.example("mcapi_names")
 OFFLOAD = programs.example("mcapi_offload")
 PERF = programs.example("mcapi_perf")
 PIPELINE = programs.example("mcapi_pipeline")
+RECOVER = programs.example("mcapi_recover")
 
 
 @pytest.fixture(scope="module")
@@ -168,6 +170,60 @@ def test_a_node_is_one_process_of_the_fabric(fabric):
             assert "FAILED: mcapi_initialize: MCAPI_ERR_NODE_INITFAILED" in refused.err
 
 
+@pytest.mark.parametrize("order", ((0, 1, 2), (2, 1, 0)), ids=("connector last", "connector first"))
+@pytest.mark.parametrize("places", ((0, 1, 2), (0, 0, 0)), ids=("three hosts", "one host"))
+def test_a_third_node_connects_two_that_do_not_know_each_other(fabric, places, order):
+    """MC-PKTCONN-1, MC-EPGET-1: in whatever order the three are started; all packets come, and then the
+    end."""
+    words = (("source", 51, 5000), ("sink", 52), ("connector", 53, 51, 52))
+    running = {n: start(fabric.hosts[places[n]], CONNECT, *words[n]) for n in order}
+    try:
+        told = [running[n].wait(120).check().out for n in range(3)]
+        assert told == ["", "5000 packets\n", ""]
+    finally:
+        for process in running.values():
+            process.kill()
+
+
+def recovered(client, packets):
+    """How often a client has recovered that has got on with all its packets."""
+    told = client.wait(180).check().out
+    return int(re.fullmatch(rf"begun\n{packets} packets, recovered (\d+) times\n", told)[1])
+
+
+def test_a_client_goes_on_with_a_worker_that_was_killed_and_is_back(fabric):
+    """MC-INIT-7, MC-CHAN-16, MC-WAIT-4, MC-CANCEL-6: both have their numbers again, and a new channel."""
+    here, there, _ = fabric.hosts
+    packets = 20_000
+    with started((there, RECOVER, "worker", 56)) as (worker,):
+        client = start(here, RECOVER, "client", 57, 56, packets)
+        try:
+            client.wait_for_output("begun")
+            worker.kill()
+            worker.wait()
+            with start(there, RECOVER, "worker", 56) as again:
+                assert recovered(client, packets) >= 1
+                again.wait(60).check()
+        finally:
+            client.kill()
+
+
+def test_a_client_goes_on_with_a_worker_that_stood_still(fabric):
+    """MC-GEN-5, MC-FINAL-2, MC-CANCEL-6: no wait of the client is longer than it says, nor is finalizing;
+    the worker sees that its client has gone, and serves the next one."""
+    here, there, _ = fabric.hosts
+    packets = 20_000
+    with started((there, RECOVER, "worker", 58)) as (worker,):
+        client = start(here, RECOVER, "client", 59, 58, packets)
+        try:
+            client.wait_for_output("begun")
+            there.run(f"kill -STOP {worker.pid}; sleep 4; kill -CONT {worker.pid}")
+            assert recovered(client, packets) >= 1
+            worker.wait(60).check()
+        finally:
+            client.kill()
+
+
 def test_a_control_loop_never_waits_for_samples(fabric):
     """MC-CHAN-2, MC-PKTCONN-1, MC-PKTAVAIL-1: on three hosts; flags come in order, and samples that
     belong together."""
@@ -249,8 +305,10 @@ def test_all_send_to_all_and_nothing_is_lost(fabric, nodes, seconds):
     assert {each["wrong"] for each in told} == {0}
     assert [each["received"] for each in told] == [each["expected"] for each in told]
     assert sum(each["sent"] for each in told) == sum(each["received"] for each in told)
-    # Each node has sent more messages than there are endpoints.
-    assert min(each["sent"] for each in told) > nodes * endpoints
+    # Each pair of endpoints has had its messages.
+    least, sent = min(each["least"] for each in told), sum(each["sent"] for each in told)
+    print(f"{sent} messages, {least} at least from each endpoint to each one")
+    assert least >= 1
 
 
 def test_nodes_and_channels_of_all_hosts_are_listed(fabric):

@@ -7,15 +7,15 @@ another node on the third."""
 from typing import NamedTuple
 
 import pytest
-from frames import wait_for_everyone
+import sharing
 from mcapi import (
     ATTRIBUTES, BUFFERS, DOMAIN, KINDS, PACKETS, RECEIVE, SCALARS, SEND, SLOTS, Moved, Nodes, all_nodes, channel,
     fails, nodes, status_of, stopped,
 )  # fmt: skip
 from ntbrig import mcapi as programs
-from ntbrig import stack
-from outages import GOES, STAYS, THIRD, boot_host, fabric, kill_host, plug, unplug, unplugged
-from pximc import MODULES
+from outages import (
+    GOES, STAYS, THIRD, boot_host, fabric, kill_host, plug, row, unplug, unplugged,
+)  # fmt: skip
 from shell import until
 
 
@@ -54,6 +54,17 @@ SHORT = ("killed", "unplugged")
 AT_EACH_STEP = [
     pytest.param(name, marks=[] if name in SHORT else pytest.mark.long) for name in WAYS
 ]
+
+
+def free(fabric):
+    """What each host has free for windows, by the kernel's account: bytes of each interface."""
+    found = {}
+    for guest in fabric.hosts:
+        with sharing.Process(guest) as process:
+            interfaces = process.interfaces() + process.interfaces(loopback=True)
+            told = [process.call("INTERFACE", "mp_interface", id=number) for number in interfaces]
+        found[guest.name] = sorted(each.local_free for each in told)
+    return found
 
 
 # --- what is under way
@@ -191,8 +202,8 @@ class Channels:
 def test_who_is_left_is_told_and_nobody_else(fabric, nodes, name):
     """MC-MSG-6, MC-MSG-8, MC-CHAN-16, MC-FINAL-2, MC-FINAL-3, MC-FINAL-5, MC-NATTRGET-2,
     MC-EPATTRGET-2, MC-EPGETI-5, MC-INIT-7: of messages, packets, scalars, opens, closes, gets and questions, each as
-    the rules have it."""
-    way = WAYS[name]
+    the rules have it. When all nodes are finalized, each host has the memory that it had before."""
+    way, before = WAYS[name], free(fabric)
     stays, goes, third = (nodes.on(host) for host in (STAYS, GOES, THIRD))
     number = goes.number
     bystander = Bystander(stays, third)
@@ -209,6 +220,9 @@ def test_who_is_left_is_told_and_nobody_else(fabric, nodes, name):
     for part in parts:
         part.go_on(goes)
     bystander.goes_on()
+    assert free(fabric) != before
+    nodes.clear()
+    until(lambda: free(fabric) == before)
 
 
 # --- each step of a channel's life
@@ -424,31 +438,42 @@ def test_calls_return_while_the_other_side_stands_still(nodes):
     """MC-GEN-5, MC-EPDEL-4, MC-CANCEL-6, MC-PKTCONN-2: those that do not wait, and those
     that wait no longer than they were told."""
     stays, goes = nodes.on(STAYS), nodes.on(GOES)
-    own, there = stays.endpoint(), goes.endpoint(1)
-    out, into = stays.endpoint(), goes.endpoint(2)
-    ends = channel(PACKETS, stays, goes, max_payload_size=64)
+    own, there, receiving = stays.endpoint(), goes.endpoint(1), stays.endpoint()
+    small = {"max_payload_size": 64}
+    out = channel(PACKETS, stays, goes, **small)
+    back = [channel(kind, goes, stays, **small) for kind in KINDS]
+    idle = channel(PACKETS, goes, stays, **small)
+    scalars = channel(SCALARS, stays, goes)
+    alone = [(kind, stays.endpoint(), goes.endpoint()) for kind in KINDS]
     assert stays.get(goes.number, 1) == there
 
     def at_once(begin, *arguments):
         request = begin(*arguments)
         assert stays.seconds < 1
+        assert request.status in ("SUCCESS", "PENDING")
         return request
 
     with stopped(goes):
         begun = [
             at_once(stays.get_i, goes.number, 50),
-            at_once(stays.connect, PACKETS, out, into),
-            at_once(stays.open, PACKETS, SEND, out),
-            *(at_once(stays.send_packet_i, ends.send) for _ in range(SLOTS + 1)),
+            at_once(stays.receive_i, receiving),
+            at_once(stays.receive_packet_i, idle.receive),
+            *(at_once(stays.connect, *ends) for ends in alone),
+            *(at_once(stays.open, kind, SEND, end) for kind, end, _ in alone),
+            *(at_once(stays.open, kind, RECEIVE, stays.endpoint()) for kind in KINDS),
+            *(at_once(stays.send_packet_i, out.send) for _ in range(SLOTS + 1)),
             *(at_once(stays.send_i, own, there, bytes(5000)) for _ in range(BUFFERS)),
-            at_once(stays.close, PACKETS, SEND, ends.send),
+            at_once(stays.close, PACKETS, SEND, out.send),
+            at_once(stays.close, SCALARS, SEND, scalars.send),
+            *(at_once(stays.close, ends.kind, RECEIVE, ends.receive) for ends in back),
         ]
+        pending = [request for request in begun if request.status == "PENDING"]
+        assert {request.status for request in begun[:7]} == {"PENDING"}
+        for request in pending:
+            assert status_of(lambda: request.wait(20)) in ("SUCCESS", "TIMEOUT")
+            assert stays.seconds < 1
         for request in begun:
-            if request.status == "PENDING":
-                status_of(lambda: request.wait(20))
-                assert stays.seconds < 5
-        for request in begun:
-            status_of(request.cancel)
+            assert status_of(request.cancel) in ("SUCCESS", "REQUEST_INVALID")
             assert stays.seconds < 5
         stays.delete(own)
         assert stays.seconds < 5
@@ -538,7 +563,8 @@ def test_requests_are_cancelled_whether_the_link_is_up_or_down(fabric, nodes):
 
 
 def test_two_that_met_late_keep_their_number_and_nobody_else_has_it(fabric, nodes):
-    """MC-INIT-6, MC-GEN-19: the link between their hosts comes up after both were initialized."""
+    """MC-INIT-6, MC-GEN-19: the link between their hosts comes up after both were initialized. A third node
+    reaches one of them, always the same, and the other one when that one has ended."""
     number = nodes.number()
     third = nodes.program(THIRD)
     unplug(fabric, None)
@@ -550,24 +576,33 @@ def test_two_that_met_late_keep_their_number_and_nobody_else_has_it(fabric, node
         third.initialize(number)
     for node in (early, late):
         assert node.call("node_id_get").value & 0xFFFF_FFFF == number
-    late.finalize()
-    late.initialize(nodes.number())
-    endpoint = early.endpoint(1)
-    late.send(late.endpoint(), late.get(number, 1), b"of two one is left")
-    assert early.receive(endpoint) == b"of two one is left"
+    third.initialize(nodes.number())
+    one, other = reached(third, number, early, late)
+    one.finalize()
+    # Whoever had a session with that one finds the other.
+    own, there = third.endpoint(), other.endpoint(2)
+    assert third.get(number, 2) == there
+    third.send(own, there, b"the other one")
+    assert other.receive(there) == b"the other one"
+    one.initialize(nodes.number())
+    one.send(one.endpoint(), one.get(number, 2), b"of two one is left")
+    assert other.receive(there) == b"of two one is left"
+
+
+def reached(third, number, *both):
+    """Of two nodes of one number, the one that a third node reaches, and the other one."""
+    ends = [node.endpoint(1) for node in both]
+    there, own = third.get(number, 1), third.endpoint()
+    assert ends == [there, there]
+    for n in range(20):
+        third.send(own, there, bytes([n]))
+    until(lambda: sum(node.available(there) for node in both) == 20)
+    one, other = sorted(both, key=lambda node: -node.available(there))
+    assert [one.receive(there) for _ in range(20)] == [bytes([n]) for n in range(20)]
+    return one, other
 
 
 # --- hosts in a row
-
-
-@pytest.fixture
-def row(boot):
-    """Three hosts in a row, of which the outer ones have no bridge in common."""
-    fabric = boot(hosts=3, topology="star")
-    stack.load(*fabric.hosts, modules=MODULES)
-    wait_for_everyone(*fabric.hosts)
-    yield fabric
-    boot.end(fabric)
 
 
 def test_hosts_without_a_bridge_in_common_are_nodes_as_others(row):

@@ -10,9 +10,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from mcapi import (
-    ATTRIBUTES, BUFFERS, DOMAIN, FOREVER, FUNCTIONS, KINDS, LARGEST, MESSAGE, PACKET, PACKETS,
+    ATTRIBUTES, BUFFERS, DOMAIN, FOREVER, FUNCTIONS, KINDS, LARGEST, MESSAGE, NOTHING, PACKET, PACKETS,
     RECEIVE, SCALAR, SCALARS, SEND, SLOTS, SOON, Channel, McapiError, Moved, all_nodes, channel,
-    fails, nodes, status_of, stopped,
+    fails, nodes, pair, status_of, stopped,
 )  # fmt: skip
 from outages import fabric
 from shell import INTACT, until
@@ -20,12 +20,6 @@ from shell import INTACT, until
 SIZES = (0, 1, 63, 64, 65, 4095, 4096, 4097, LARGEST)
 TYPES = {PACKETS: PACKET, SCALARS: SCALAR}
 FLAGS_OF = {PACKETS: "PKTCHAN", SCALARS: "SCLCHAN"}
-
-
-@pytest.fixture(params=("hosts", "own"))
-def pair(request, nodes):
-    """Two nodes, on two hosts or on one."""
-    return nodes.on(0), nodes.on(1 if request.param == "hosts" else 0)
 
 
 def until_available(node, endpoint, count):
@@ -69,8 +63,6 @@ class Returns:
         assert self(name, *arguments, "cell=0")[0] in ("SUCCESS", "PENDING"), name
 
 
-# What functions return that have not succeeded: of those that return anything else than 0.
-NOTHING = {"domain_id_get": FOREVER, "node_id_get": FOREVER, "wait_any": FOREVER}
 # Functions that a program without a node may call, and the one without a status.
 ANYWHERE = {"initialize", "initialize2", "node_init_attributes", "node_set_attribute"}
 WIDTHS = (8, 16, 32, 64)
@@ -1432,6 +1424,7 @@ def test_a_state_buffer_has_the_latest_value(pair, kind):
     (
         ("packets", 3000),
         ("scalars", 20_000),
+        pytest.param("packets", 1_000_000, marks=pytest.mark.long),
         pytest.param("scalars", 1_000_000, marks=pytest.mark.long),
     ),
 )

@@ -5,11 +5,12 @@ processors, are measured in guests of their own: against a cache line that two t
 against two pipes, for nodes that sleep."""
 
 import json
+import time
 
 from . import bench_contenders as contenders
 from . import bench_report as report
-from . import stack
-from .mcapi import ENV, configure, example
+from . import calls, stack
+from .mcapi import configure, measured, playing
 from .bench_metrics import Metric, Sample
 from .bench_vi import window
 
@@ -31,31 +32,37 @@ LOCAL = Metric("mcapi_local_latency", "us", None, target=2.0, better="lower")
 ASLEEP = Metric("mcapi_local_blocking_latency", "us", None, target=1.0, better="lower")
 CACHE_LINE = Metric("cache_line_latency", "us", None, better="lower")
 PIPES = Metric("pipes_latency", "us", None, better="lower")
+# All threads of both programs, those of the library included, and what was moved meanwhile.
+CALLS = Metric("mcapi_system_calls", "calls", None, target=1.0, better="lower")
+MOVED = Metric("moved_packets", "hundreds", None)
 MEASURED = (
     *(SCALAR, PACKET, MESSAGE, PACKETS, MESSAGES, WORD, LINE, STREAM),
-    *(LOCAL, ASLEEP, CACHE_LINE, PIPES),
+    *(LOCAL, ASLEEP, CACHE_LINE, PIPES, CALLS, MOVED),
 )
 
 # Bytes of what counts for latency, and of what counts for its bytes.
 _WORD, _LINE, _LONG = 8, 64, 64 << 10
-_SERVER, _CLIENT = 1, 2
 _GRACE = 60.0
 # Milliseconds between two round trips of nodes that sleep by then.
 _PAUSE = 20
 
 
-def _measured(guests, seconds, kind, size, rounds, *options):
+def _measured(guests, seconds, *words):
     """What `mcapi_perf` tells of one kind and size."""
-    here, there = guests
-    program, timeout = example("mcapi_perf"), seconds + _GRACE
-    serving = there.spawn([program, "server", _SERVER], timeout=timeout, env=ENV)
-    try:
-        words = ("--kind", kind, "--sizes", size, "--rounds", rounds, "--json", *options)
-        client = [program, "client", _CLIENT, _SERVER, *words]
-        return json.loads(here.run(client, timeout=timeout, env=ENV).out)
-    finally:
-        serving.kill()
-        serving.wait()
+    return measured(guests, seconds + _GRACE, *words)
+
+
+def _calls(guests, seconds, latency):
+    """Samples of the system calls of both programs and of hundreds of packets in so long a part of a
+    game, by the metrics' names. A packet takes this latency."""
+    with playing(guests, 5 * seconds + _GRACE, "packets", _LINE):
+        # Naps of the library's threads grow to what they are.
+        time.sleep(1)
+        made = sum(thread.calls for thread in calls.watch(guests, "mcapi_perf", seconds))
+    return {
+        CALLS.name: Sample(made, {}),
+        MOVED.name: Sample(seconds * 1e4 / latency, {}),
+    }
 
 
 def measure(interface, seconds):
@@ -68,6 +75,7 @@ def measure(interface, seconds):
     line = window(guests, seconds, "--size", _LINE, "--rounds", rounds)
     packet = _measured(guests, seconds, "packets", _LINE, rounds)
     message = _measured(guests, seconds, "messages", _LINE, rounds)
+    made = _calls(guests, seconds, packet["median"])
     stream = window(guests, seconds, "--size", _LONG, "--stream", copies)
     packets = _measured(guests, seconds, "packets", _LONG, copies)
     messages = _measured(guests, seconds, "messages", _LONG, copies)
@@ -80,6 +88,7 @@ def measure(interface, seconds):
         STREAM.name: Sample(stream["mb_s"], {}),
         PACKETS.name: Sample(packets["mb_s"], {}),
         MESSAGES.name: Sample(messages["mb_s"], {}),
+        **made,
     }
 
 
@@ -124,6 +133,8 @@ def compare(samples):
     for metric, other in _AGAINST:
         name = f"{metric.name}_vs_window"
         yield report.result(name, metric, of(metric), of(other), "window", metric.target)
+    name = f"{CALLS.name}_vs_packets"
+    yield report.result(name, CALLS, of(CALLS), of(MOVED), "hundreds of packets", CALLS.target)
     for metric, other, name, what in _WITHIN:
         name = f"{metric.name}_vs_{name}"
         yield report.result(name, metric, of(metric), of(other), what, metric.target)

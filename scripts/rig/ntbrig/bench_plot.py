@@ -44,7 +44,9 @@ _LIBRARIES = {"pximc_": "PXImc", "sisci_": "SISCI", "vi_": "VI", "mcapi_": "MCAP
 
 def _better(found, value):
     """How many times better a ratio is."""
-    return 1 / value if found["better"] == "lower" else value
+    if found["better"] != "lower":
+        return value
+    return 1 / value if value else math.inf
 
 
 class _Axis:

@@ -20,6 +20,23 @@ const VERSION: &str = "MCAPI_2.0";
 /// What the examples say where there is no fabric.
 const UNINITIALIZED: &str = "FAILED: mcapi_initialize: MCAPI_ERR_NODE_INITFAILED\n";
 
+/// The examples, and arguments for each role that they have.
+const RUNS: [(&str, &[&str]); 10] = [
+    ("mcapi_balance", &["worker 1", "balancer 2 10 1"]),
+    ("mcapi_callbacks", &["server 1", "client 2 1 10"]),
+    (
+        "mcapi_connect",
+        &["source 1 10", "sink 2", "connector 3 1 2"],
+    ),
+    ("mcapi_control", &["tpu 1", "signal 2", "control 3 1 2 10"]),
+    ("mcapi_many", &["sink 1 1", "source 2 1"]),
+    ("mcapi_names", &["server", "client 1 one other"]),
+    ("mcapi_offload", &["worker 1", "client 2 1 10"]),
+    ("mcapi_perf", &["server 1", "client 2 1 --json"]),
+    ("mcapi_pipeline", &["stage 1", "source 2 1"]),
+    ("mcapi_recover", &["worker 1", "client 2 1 10"]),
+];
+
 fn library() -> PathBuf {
     mp_testing::built::library(env!("CARGO_PKG_NAME"), "libmcapi.so.2")
 }
@@ -100,33 +117,36 @@ fn a_program_in_c_calls_all_functions() {
     runs("calls.c", &["-std=c99"]);
 }
 
+/// Names of the examples that there are.
+fn programs(examples: &Path) -> BTreeSet<String> {
+    let files = fs::read_dir(examples).unwrap();
+    let names = files.map(|file| file.unwrap().file_name().into_string().unwrap());
+    names
+        .filter_map(|name| name.strip_suffix(".c").map(str::to_owned))
+        .filter(|name| name.starts_with("mcapi_"))
+        .collect()
+}
+
 /// The examples in C are compiled without a warning from the headers and the library alone, and say
 /// what is missing where there is no fabric.
 #[test]
 fn the_examples_in_c_can_be_built_and_run() {
     let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/mcapi");
     let place = installed();
-    for (name, words) in [
-        ("mcapi_names", &["server"][..]),
-        ("mcapi_names", &["client", "1", "one", "other"]),
-        ("mcapi_offload", &["worker", "1"]),
-        ("mcapi_offload", &["client", "2", "1", "10"]),
-        ("mcapi_perf", &["server", "1"]),
-        ("mcapi_perf", &["client", "2", "1", "--json"]),
-    ] {
+    let run = BTreeSet::from(RUNS.map(|(name, _)| name.to_owned()));
+    assert_eq!(run, programs(&examples));
+    for (name, roles) in RUNS {
         let program = build_example(&examples, name, &["common.c"], &place, "-lmcapi");
-        let output = Command::new(&program)
-            .args(words)
-            .env("LD_LIBRARY_PATH", &place.0)
-            .env("MCAPI_CONFIG", "/dev/null")
-            .output()
-            .unwrap();
-        assert_eq!(output.status.code(), Some(1));
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(
-            said.starts_with("FAILED: mcapi_initialize: MCAPI_ERR_"),
-            "{said}"
-        );
+        for role in roles {
+            let output = Command::new(&program)
+                .args(role.split(' '))
+                .env("LD_LIBRARY_PATH", &place.0)
+                .env("MCAPI_CONFIG", "/dev/null")
+                .output()
+                .unwrap();
+            assert_eq!(output.status.code(), Some(1), "{name} {role}");
+            assert_eq!(String::from_utf8_lossy(&output.stderr), UNINITIALIZED);
+        }
     }
 }
 
