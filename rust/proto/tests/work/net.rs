@@ -4,7 +4,8 @@
 
 use mp_proto::work::{
     Access, Caller, Completed, End, Endpoint, Entry, Errors, Event, Fault, Frame, Header, Host,
-    Kind, Level, Notice, Outcome, Part, Place, Protected, QueueKind, Reason, Room, Wire, Work,
+    Kind, Level, Notice, Outcome, Part, Place, Protected, QueueKind, Reason, Room, State, Wire,
+    Work,
 };
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -86,6 +87,19 @@ pub struct Program {
     used: usize,
     /// What nobody may access.
     pub closed: Vec<Range<usize>>,
+    /// Requests of which the program cannot be told as usual.
+    pub spoiled: Vec<(Id, Spoiled)>,
+    /// Those of them that became complete before the connection had ended.
+    pub answered: Vec<(Id, Spoiled)>,
+}
+
+/// What the program has done to a request that was posted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Spoiled {
+    /// It has changed it.
+    Altered,
+    /// It cannot be told where it looks.
+    Untold,
 }
 
 impl Program {
@@ -97,6 +111,8 @@ impl Program {
             memory: vec![Cell::new(0); MEMORY],
             used: 0,
             closed: Vec::new(),
+            spoiled: Vec::new(),
+            answered: Vec::new(),
         }
     }
 
@@ -167,8 +183,18 @@ impl Host<Types> for Program {
     fn complete(&mut self, request: Id, _next: Option<Id>, outcome: &Outcome) -> Completed<Done> {
         let failed = outcome.errors.any();
         assert!(!failed || outcome.length == 0 && outcome.immediate.is_none());
+        let spoiled = self.spoiled.iter().find(|(id, _)| *id == request).copied();
+        self.answered.extend(spoiled);
+        let how = spoiled.map(|(_, how)| how);
+        if how == Some(Spoiled::Altered) {
+            // It is flushed.
+            return Completed::Altered;
+        }
         self.note_done(request, *outcome);
-        Completed::Whole((request, *outcome))
+        match how {
+            Some(_) => Completed::Untold((request, *outcome)),
+            None => Completed::Whole((request, *outcome)),
+        }
     }
 
     fn flush(&mut self, request: Id) -> Done {
@@ -452,7 +478,12 @@ impl Side {
 
     pub fn progress(&mut self) -> bool {
         let works = !self.apart && !self.end.is_over() && self.end.has_work(&self.link);
-        works && self.end.progress(&mut self.program, &mut self.link)
+        let moved = works && self.end.progress(&mut self.program, &mut self.link);
+        // No level survives that, and what is not complete then is flushed.
+        let answered = self.program.answered.len();
+        assert!(answered <= 1);
+        assert!(answered == 0 || self.end.state() != State::Connected);
+        moved
     }
 
     /// Take what is complete.
