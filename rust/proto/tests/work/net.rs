@@ -4,8 +4,8 @@
 
 use mp_proto::work::{
     Access, Caller, Completed, End, Endpoint, Entry, Errors, Event, Fault, Frame, Header, Host,
-    Kind, Level, Notice, Outcome, Part, Place, Protected, QueueKind, Reason, Room, State, Wire,
-    Work,
+    Kind, Level, Notice, Outcome, Part, Place, Protected, QueueKind, Reason, Room, Rooms, State,
+    Wire, Work,
 };
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -17,13 +17,29 @@ pub const MOST: usize = 8;
 /// Bytes of a program.
 const MEMORY: usize = 8192;
 
-/// Room as long as there is memory.
+/// Room for at most so many entries.
 #[derive(Debug)]
-pub struct Heap<T>(Vec<T>);
+pub struct Heap<T> {
+    entries: Vec<T>,
+    most: usize,
+}
+
+impl<T: Default> Heap<T> {
+    /// Room that begins with `len` entries.
+    pub fn new(len: usize, most: usize) -> Self {
+        let mut entries = Vec::new();
+        entries.resize_with(len, T::default);
+        Heap { entries, most }
+    }
+}
 
 impl<T> Default for Heap<T> {
+    /// As long as there is memory.
     fn default() -> Self {
-        Heap(Vec::new())
+        Heap {
+            entries: Vec::new(),
+            most: usize::MAX,
+        }
     }
 }
 
@@ -31,19 +47,21 @@ impl<T> Deref for Heap<T> {
     type Target = [T];
 
     fn deref(&self) -> &[T] {
-        &self.0
+        &self.entries
     }
 }
 
 impl<T> DerefMut for Heap<T> {
     fn deref_mut(&mut self) -> &mut [T] {
-        &mut self.0
+        &mut self.entries
     }
 }
 
 impl<T: Default> Room<T> for Heap<T> {
     fn grow(&mut self, len: usize) {
-        self.0.resize_with(len, T::default);
+        if len <= self.most {
+            self.entries.resize_with(len, T::default);
+        }
     }
 }
 
@@ -453,7 +471,7 @@ pub const KINDS: [QueueKind; 2] = [QueueKind::Send, QueueKind::Receive];
 impl Side {
     fn new(level: Level, out: &Shared, inward: &Shared) -> Self {
         let mut side = Side {
-            end: Endpoint::new(level),
+            end: Endpoint::new(level, Rooms::default()),
             program: Program::new(),
             link: Link::new(out, inward),
             taken: Default::default(),

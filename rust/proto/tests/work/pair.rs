@@ -3,9 +3,10 @@
 //! Two ends. The model is the list of what was posted, with its own bytes and place each: what it may
 //! be complete with follows from that list, from its level and from how the connection has ended.
 
-use crate::net::{connected, Id, Message, Posted, Side, Spoiled, MOST};
+use crate::net::{connected, Heap, Id, Message, Posted, Side, Spoiled, MOST};
 use mp_proto::work::{
-    Errors, Kind, Level, Notice, Operation, Place, QueueKind, Remote, State, Work, READS_MAX,
+    Endpoint, Errors, Kind, Level, Notice, Operation, Place, QueueKind, Remote, Rooms, State, Work,
+    READS_MAX,
 };
 use proptest::prelude::*;
 use std::cell::RefCell;
@@ -615,6 +616,26 @@ let told = lost.count();
         }
         pair.end();
         pair.check(up);
+    }
+}
+
+/// The queues of an endpoint have as much room as the caller says when it makes it, each its own.
+#[test]
+fn queues_have_the_room_that_they_are_given() {
+    for [send, receive] in [[1, 16], [64, 2], [0, 32]] {
+        let [mut side, _] = connected(Level::Reliable);
+        let rooms = Rooms {
+            send: Heap::new(send, 0),
+            receive: Heap::new(receive, 2 * receive),
+        };
+        side.end = Endpoint::new(Level::Reliable, rooms);
+        side.program.done.borrow_mut().resize(1000, None);
+        for (kind, most) in [(QueueKind::Send, send), (QueueKind::Receive, 2 * receive)] {
+            let mut post = |id| side.end.post(&mut side.program, kind, id);
+            let ids = 100 * kind as usize..;
+            let posted = ids.take_while(|id| post(*id).is_ok()).count();
+            assert_eq!((posted, side.end.len(kind)), (most, most), "{kind:?}");
+        }
     }
 }
 
