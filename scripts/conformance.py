@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Check the conformance ledgers.
 
-For each `Documentation/conformance/SPEC.ids`, a list of rule ids, the ledger
+For each `Documentation/conformance/SPEC.ids`, a list of rule ids, one a line, the ledger
 `SPEC.md` beside it has a table row for each id:
 
     | id | state | proof or reason |
@@ -20,6 +20,10 @@ For each `Documentation/conformance/SPEC.ids`, a list of rule ids, the ledger
 |         | something of programs only                          |                                |
 | open    | nothing shows it yet                                | `missing:` and what has to be  |
 |         |                                                     | shown; no test                 |
+
+A rule whose line in the list ends with ‡ is one between two hosts: its row is `hosts`, or `part`.
+Where the specification leaves the choice between it and another rule, it may be `n/a` and name that
+one, whose row is `hosts`, behind `instead:`.
 
 A test is named as `path::name` and has to be a test: a function `test_*` of
 pytest, a `#[test]` function of Rust, or a `KUNIT_CASE`. A test in Python and
@@ -58,6 +62,11 @@ ROW = re.compile(r"^\|\s*([A-Z]+(?:-[A-Z0-9]+)+)\s*\|\s*(\S+)\s*\|\s*(.*?)\s*\|$
 PROOF = re.compile(r"`([^`\s]+)::(\w+)`")
 MISSING = re.compile(r"missing: *\S")
 ASKED = re.compile(r"asked: *\S")
+INSTEAD = re.compile(r"instead: *(\S+?)\b(?![-0-9A-Z])")
+
+# Behind the id of a rule between two hosts, and the states that its row may have.
+BETWEEN_HOSTS = " ‡"
+STATES_BETWEEN_HOSTS = ("hosts", "part")
 COUNTS = re.compile(r"^Rows: .*$", re.MULTILINE)
 
 # What may stand between the attribute of a test in Rust and its name.
@@ -166,7 +175,11 @@ class Ledger:
         self.checkout = checkout
         self.name = ids_file.stem
         self.path = ids_file.with_suffix(".md")
-        self.ids = ids_file.read_text().split()
+        lines = list(filter(None, ids_file.read_text().splitlines()))
+        self.ids = [line.removesuffix(BETWEEN_HOSTS) for line in lines]
+        self.between_hosts = {
+            line.removesuffix(BETWEEN_HOSTS) for line in lines if line.endswith(BETWEEN_HOSTS)
+        }
         self.text = self.path.read_text() if self.path.exists() else ""
         self.rows = [m.groups() for m in map(ROW.match, self.text.splitlines()) if m]
 
@@ -186,6 +199,7 @@ class Ledger:
             if rule not in self.ids:
                 yield f"{rule}: not an id of {self.name}.ids"
             yield from self._row_errors(rule, state, rest)
+        yield from self._errors_between_hosts()
         yield from self._claim_errors()
         if COUNTS.findall(self.text) != [self.counts]:
             yield f"the line that counts rows has to be: {self.counts}"
@@ -215,6 +229,16 @@ class Ledger:
             for proof in proofs
         ):
             yield f"{rule}: hosts, but no test with several guests is named"
+
+    def _errors_between_hosts(self):
+        """Which rules between two hosts rows show within one, or not at all."""
+        states = {rule: state for rule, state, _ in self.rows}
+        for rule, state, rest in self.rows:
+            if rule not in self.between_hosts or state in STATES_BETWEEN_HOSTS:
+                continue
+            other = INSTEAD.search(rest)
+            if state != "n/a" or not other or states.get(other[1]) != "hosts":
+                yield f"{rule}: {state}, but it is a rule between two hosts"
 
     def _claim_errors(self):
         """What tests claim without their rows' knowledge."""

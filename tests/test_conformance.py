@@ -114,6 +114,7 @@ def test_every_rule_is_mapped_and_every_named_test_exists():
 def test_every_scenario_of_virtual_interfaces_runs_in_every_place():
     """Those of one file run between hosts with a bridge, between endpoints of a star, and on one."""
     ids = (CHECKOUT / LEDGERS / "via.ids").read_text().split()
+    assert ids.count("‡") == 180
     scenarios = {rule for rule in ids if rule.startswith("SC-")}
     assert len(scenarios) == 20
     tree = ast.parse((CHECKOUT / "tests/rig/test_vipl_scenarios.py").read_text())
@@ -155,6 +156,30 @@ def test_a_row_that_claims_too_much_is_noticed(checkout, rule, row, complaint):
     which claims its rule."""
     complaints = checkout.check(PROVEN | {rule: row})
     assert any(line.startswith(f"it: {rule}: ") and complaint in line for line in complaints)
+
+
+@pytest.mark.parametrize(
+    ("rule", "row", "good"),
+    (
+        ("AB-X-1", PROVEN["AB-X-1"], True),
+        ("AB-X-4", PROVEN["AB-X-4"], True),
+        ("AB-X-3", PROVEN["AB-X-3"], False),
+        ("AB-X-5", PROVEN["AB-X-5"], False),
+        ("AB-X-7", PROVEN["AB-X-7"], False),
+        ("AB-X-6", PROVEN["AB-X-6"], False),
+        ("AB-X-6", "n/a | instead: AB-X-1: either of them", True),
+        ("AB-X-6", "n/a | instead: AB-X-3: shown within one host", False),
+        ("AB-X-6", "n/a | instead: AB-X-10: there is none", False),
+        ("AB-X-3", f"{PROVEN['AB-X-3']}; instead: AB-X-1", False),
+    ),
+)
+def test_a_rule_between_two_hosts_is_shown_by_two(checkout, rule, row, good):
+    """Or in part; or the specification leaves the choice between it and a rule that is."""
+    ids = checkout.ledger.with_suffix(".ids")
+    ids.write_text(re.sub(rf"^{rule}$", f"{rule} ‡", ids.read_text(), flags=re.MULTILINE))
+    state = row.partition(" ")[0]
+    complaint = f"it: {rule}: {state}, but it is a rule between two hosts"
+    assert checkout.check(PROVEN | {rule: row}) == ([] if good else [complaint])
 
 
 def test_a_fixture_that_a_marker_names_counts(checkout):

@@ -75,6 +75,15 @@ const BUDGET: usize = 64;
 /// The queue of an endpoint.
 type QueueOf<C> = Queue<<C as Caller>::Request, <C as Caller>::Completion, <C as Caller>::Room>;
 
+/// Room for the queues of an endpoint.
+#[derive(Debug, Default)]
+pub struct Rooms<R> {
+    /// For sends, writes and reads.
+    pub send: R,
+    /// For receives.
+    pub receive: R,
+}
+
 /// One end of a connection, with its two work queues.
 #[derive(Debug)]
 pub struct Endpoint<C: Caller> {
@@ -89,13 +98,14 @@ pub struct Endpoint<C: Caller> {
 }
 
 impl<C: Caller> Endpoint<C> {
-    /// One that is not connected.
-    pub fn new(level: Level) -> Self {
+    /// One that is not connected, whose queues begin with that room. How much more they get is up to
+    /// the room.
+    pub fn new(level: Level, rooms: Rooms<C::Room>) -> Self {
         Endpoint {
             state: State::Idle,
             level,
-            send: Queue::new(),
-            receive: Queue::new(),
+            send: Queue::new(rooms.send),
+            receive: Queue::new(rooms.receive),
             sending: Sending::new(),
             receiving: Receiving::new(),
             completed: false,

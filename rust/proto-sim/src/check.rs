@@ -48,6 +48,8 @@ pub struct Totals {
     pub words: u64,
     /// Messages that processes have received over queue pairs.
     pub messages: u64,
+    /// Requests that have succeeded on the work queues of processes.
+    pub requests: u64,
     /// Sleeps that ended with something that had been there for a while, in runs without faults.
     pub sleeps: u64,
     /// The nanoseconds for which it had been there, altogether.
@@ -74,6 +76,7 @@ impl Totals {
             moved_out,
             words,
             messages,
+            requests,
             sleeps,
             slept,
             time,
@@ -91,6 +94,7 @@ impl Totals {
         self.moved_out += moved_out;
         self.words += words;
         self.messages += messages;
+        self.requests += requests;
         self.sleeps += sleeps;
         self.slept += slept;
         self.time += time;

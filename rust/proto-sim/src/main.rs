@@ -73,8 +73,8 @@ fn parse() -> Result<Options, String> {
 fn report(runs: u64, t: &Totals, time: Duration) {
     println!(
         "{runs} runs in {:.1} s: {:.2} simulated hours, {} faults, {} link-ups, {} frames \
-         ({} forwarded, {} MB), {} pairs, {} words, {} messages, {} lost writes, {} lost doorbells, {} resets \
-         of liars, {} frames moved out, {} steps",
+         ({} forwarded, {} MB), {} pairs, {} words, {} messages, {} requests, \
+         {} lost writes, {} lost doorbells, {} resets of liars, {} frames moved out, {} steps",
         time.as_secs_f64(),
         t.time as f64 / 3.6e12,
         t.faults,
@@ -85,6 +85,7 @@ fn report(runs: u64, t: &Totals, time: Duration) {
         t.pairs,
         t.words,
         t.messages,
+        t.requests,
         t.lost,
         t.lost_bells,
         t.resets,

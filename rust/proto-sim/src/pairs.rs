@@ -36,6 +36,8 @@ pub struct Pairs {
     tags: BTreeMap<u64, u64>,
     /// Messages that sessions have sent over queue pairs, by their numbers.
     sent: BTreeMap<u64, u64>,
+    /// What sessions with work queues have done, by their numbers.
+    pub work: BTreeMap<u64, crate::user::work::Record>,
 }
 
 impl Pairs {

@@ -6,6 +6,7 @@
 //! pairs](queue_pair).
 
 mod queue_pair;
+pub(crate) mod work;
 
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -69,6 +70,8 @@ struct Session {
     mine: Option<u64>,
     /// Of a queue pair.
     side: queue_pair::Side,
+    /// Of work queues over one.
+    connection: work::Connection,
     asked_at: u64,
 }
 
@@ -679,6 +682,7 @@ impl Host {
             theirs: None,
             mine: None,
             side: queue_pair::Side::default(),
+            connection: work::Connection::default(),
             asked_at: self.now,
         });
         let asked = self.with_desk(k, |engine, desk| engine.request(number, &params, 0, desk));
@@ -702,6 +706,7 @@ impl Host {
             }
             self.check_words(k);
             self.run_queue_pairs(k);
+            self.run_works(k);
             let (asked_at, count) = {
                 let sessions = &self.ports[k].user.sessions;
                 let asking = sessions.iter().filter(|s| !s.ended);
@@ -753,7 +758,7 @@ impl Host {
         let dice = &self.env.dice;
         for s in &self.ports[k].user.sessions {
             let knows = s.phase == Phase::Paired && s.mine.is_some();
-            if !knows || s.parted || s.is_queue_pair() {
+            if !knows || s.parted || s.is_queue_pair() || s.has_work_queues() {
                 continue;
             }
             if let Some((memory, span)) = &s.remote {
@@ -773,7 +778,7 @@ impl Host {
             return;
         }
         let sessions = self.ports[k].user.sessions.iter();
-        for s in sessions.filter(|s| !s.is_queue_pair()) {
+        for s in sessions.filter(|s| !s.is_queue_pair() && !s.has_work_queues()) {
             let (Some(piece), Some(theirs)) = (&s.local, s.theirs) else {
                 continue;
             };
@@ -824,7 +829,8 @@ fn some_params(dice: &crate::dice::Dice) -> Params {
     };
     let names: [&[u8]; 3] = [b"", b"", b"name"];
     let name = Name::new(names[dice.pick(3)], 0);
-    let is_queue_pair = dice.once_in(2);
+    let has_work_queues = dice.once_in(6);
+    let is_queue_pair = has_work_queues || dice.once_in(2);
     let limits = || match (some_limits(dice), is_queue_pair) {
         (limits, false) => limits,
         (limits, true) => Limits {
@@ -836,6 +842,7 @@ fn some_params(dice: &crate::dice::Dice) -> Params {
         connection,
         location: Location::Logical,
         protocol: match is_queue_pair {
+            true if has_work_queues => work::PROTOCOL,
             true => queue_pair::PROTOCOL,
             false => u32::from(dice.once_in(8)),
         },

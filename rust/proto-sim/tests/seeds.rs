@@ -76,6 +76,7 @@ fn whatever_happens_nothing_is_lost_and_everybody_finds_everybody() {
     );
     assert!(totals.pairs > SHORT && totals.words > SHORT, "{totals:?}");
     assert!(totals.messages > 4 * SHORT, "{totals:?}");
+    assert!(totals.requests > SHORT, "{totals:?}");
     assert!(totals.lost_bells > SHORT && totals.resets > 0, "{totals:?}");
 }
 
@@ -103,6 +104,7 @@ fn a_host_that_is_short_of_memory_keeps_its_links() {
         totals.add(&short);
     }
     assert!(totals.pairs > 300 && totals.messages > 300, "{totals:?}");
+    assert!(totals.requests > 100, "{totals:?}");
 }
 
 /// The same with more hosts, for longer: with `LONG=1` for 25 minutes, else a few.

@@ -16,10 +16,10 @@ pub struct Completions<T, S> {
 }
 
 impl<T: Default, S: Room<T>> Completions<T, S> {
-    /// One with room for so many entries.
-    pub fn new(capacity: usize) -> Self {
+    /// One for so many entries, which begins with that room.
+    pub fn new(capacity: usize, room: S) -> Self {
         Completions {
-            entries: Ring::new(),
+            entries: Ring::new(room),
             capacity,
             overrun: false,
         }
@@ -95,7 +95,7 @@ mod tests {
     /// What was dropped is told once, until an entry is taken.
     #[test]
     fn an_overrun_is_told_once() {
-        let mut queue = Tested::new(2);
+        let mut queue = Tested::new(2, Heap::default());
         assert_eq!([3, 1].map(|count| queue.push(count, || 1)), [true, false]);
         assert_eq!(queue.take(find), Some(1));
         assert_eq!([1, 1].map(|count| queue.push(count, || 2)), [false, true]);
@@ -110,7 +110,7 @@ mod tests {
         /// Entries come back in order, as many as there is room for.
         #[test]
         fn entries_come_back_in_order(capacity in 0..100_usize, actions in prop::collection::vec((0..5_u8, 0..12_u32), 0..200)) {
-            let mut queue = Tested::new(capacity);
+            let mut queue = Tested::new(capacity, Heap::default());
             let (mut model, mut capacity, mut told) = (VecDeque::new(), capacity, false);
             for (action, value) in actions {
                 match action {

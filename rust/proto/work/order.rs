@@ -79,9 +79,9 @@ pub(super) struct Queue<R, C, S> {
 }
 
 impl<R: Copy + Default, C: Copy, S: Room<Entry<R, C>>> Queue<R, C, S> {
-    pub(super) fn new() -> Self {
+    pub(super) fn new(room: S) -> Self {
         Queue {
-            entries: Ring::new(),
+            entries: Ring::new(room),
             started: 0,
             announced: 0,
             oldest: 0,
@@ -263,7 +263,7 @@ mod tests {
     /// One that finishes early is neither handed out nor announced.
     #[test]
     fn completions_wait_for_those_before() {
-        let mut queue = Tested::new();
+        let mut queue = Tested::new(Heap::default());
         assert_eq!(queue.take(), Head::Empty);
         for n in 0..3 {
             assert_eq!(queue.post(n), Ok(n));
@@ -282,7 +282,7 @@ mod tests {
     /// Without room nothing is posted, and what is there stays as it is.
     #[test]
     fn a_full_queue_takes_no_more() {
-        let mut queue = Limited::<16>::new();
+        let mut queue = Limited::<16>::new(Heap::default());
         for n in 0..40 {
             for m in n..n + 16 {
                 assert_eq!(queue.post(m), Ok(m - n + 17 * n));
@@ -308,7 +308,7 @@ mod tests {
         /// Each is handed out once, in order, and announced once, unless it was handed out before.
         #[test]
         fn each_request_comes_back_once_and_in_order(actions in prop::collection::vec((0..4_u8, 0..64_usize), 0..200)) {
-            let mut queue = Tested::new();
+            let mut queue = Tested::new(Heap::default());
             let (mut posts, mut taken, mut announced, mut skipped, mut finished) = (0, 0, 0, 0, 0);
             for (action, which) in actions {
                 match action {
@@ -348,7 +348,7 @@ mod tests {
         /// is between them and whenever the program takes what is complete.
         #[test]
         fn those_that_wait_are_settled_in_order(actions in prop::collection::vec(0..5_u8, 0..300)) {
-            let mut queue = Tested::new();
+            let mut queue = Tested::new(Heap::default());
             let (mut waiting, mut reads) = (std::collections::VecDeque::new(), Vec::new());
             for action in actions {
                 match action {

@@ -11,8 +11,9 @@ use core::ops::{Deref, DerefMut};
 /// Entries that a ring has room for when it grows the first time.
 const FIRST: usize = 16;
 
-/// Room for the entries of a ring: none, or a power of two.
-pub trait Room<T: Default>: Default + DerefMut<Target = [T]> {
+/// Room for the entries of a ring: none, or a power of two. How much there is at first, and how much
+/// there may be, each one can have from its caller.
+pub trait Room<T: Default>: DerefMut<Target = [T]> {
     /// Make room for exactly `len` entries, more than there are; those that there are stay in front.
     /// Nothing changes if there is no memory, or if it must not be more.
     fn grow(&mut self, len: usize);
@@ -68,9 +69,10 @@ pub(super) struct Ring<T, S> {
 }
 
 impl<T: Default, S: Room<T>> Ring<T, S> {
-    pub(super) fn new() -> Self {
+    /// An empty one that begins with that room.
+    pub(super) fn new(room: S) -> Self {
         Ring {
-            room: S::default(),
+            room,
             base: 0,
             end: 0,
             of: PhantomData,
@@ -151,7 +153,10 @@ impl<T: Default, S: Room<T>> Ring<T, S> {
     #[cold]
     fn grow(&mut self) -> Result<(), Full> {
         let old = self.room.len();
-        let len = (2 * old).max(FIRST);
+        let len = match old {
+            0 => FIRST,
+            _ => 2 * old,
+        };
         self.room.grow(len);
         if self.room.len() != len {
             return Err(Full);
@@ -212,6 +217,15 @@ pub(super) mod tests {
         }
     }
 
+    impl<T: Default, const MOST: usize> Heap<T, MOST> {
+        /// Room for so many.
+        fn of(len: usize) -> Self {
+            let mut heap = Heap(Vec::new());
+            heap.0.resize_with(len, T::default);
+            heap
+        }
+    }
+
     impl<T, const MOST: usize> Deref for Heap<T, MOST> {
         type Target = [T];
 
@@ -235,8 +249,12 @@ pub(super) mod tests {
     }
 
     /// Compare a ring with room for so many entries with a queue.
-    fn is_a_queue<S: Room<u32>>(most: usize, actions: &[(u8, u32)]) -> Result<(), TestCaseError> {
-        let (mut ring, mut model) = (Ring::<u32, S>::new(), VecDeque::new());
+    fn is_a_queue(
+        room: impl Room<u32>,
+        most: usize,
+        actions: &[(u8, u32)],
+    ) -> Result<(), TestCaseError> {
+        let (mut ring, mut model) = (Ring::new(room), VecDeque::new());
         for (action, value) in actions {
             let (value, end) = (*value, ring.end());
             match action {
@@ -279,9 +297,21 @@ pub(super) mod tests {
         /// It holds what a queue of any length would, as long as there is room.
         #[test]
         fn a_ring_is_a_queue(actions in prop::collection::vec((0..8_u8, 0..100_u32), 0..300)) {
-            is_a_queue::<Few<u32>>(READS_MAX, &actions)?;
-            is_a_queue::<Heap<u32, 64>>(64, &actions)?;
-            is_a_queue::<Heap<u32, 0>>(0, &actions)?;
+            is_a_queue(Few::default(), READS_MAX, &actions)?;
+            is_a_queue(Heap::<_, 64>::default(), 64, &actions)?;
+            is_a_queue(Heap::<_, 0>::default(), 0, &actions)?;
+        }
+
+        /// The same with room that it has from the beginning, and that it gets in addition.
+        #[test]
+        fn a_ring_begins_with_the_room_it_is_given(
+            first in 0..6_u32,
+            actions in prop::collection::vec((0..8_u8, 0..100_u32), 0..300),
+        ) {
+            let first = 1 << first;
+            is_a_queue(Heap::<_, 0>::of(first), first, &actions)?;
+            // It grows to a multiple of what it was.
+            is_a_queue(Heap::<_, 64>::of(first), 64, &actions)?;
         }
     }
 }

@@ -103,9 +103,9 @@ impl<S: Default> Sending<S> {
             segments: S::default(),
             abort: false,
             numbered: 0,
-            reads: Ring::new(),
+            reads: Ring::new(Few::default()),
             reads_sent: 0,
-            answers: Ring::new(),
+            answers: Ring::new(Few::default()),
             asked: 0,
             effected: 0,
             told: 0,
@@ -552,7 +552,10 @@ impl<C: Caller> Endpoint<C> {
             return None;
         }
         for _ in left..waiting {
-            let (position, sent) = self.send.settle()?;
+            let Some((position, sent)) = self.send.settle() else {
+                // The program could not be told of one: the others were flushed.
+                break;
+            };
             self.succeeded(host, position, sent.total);
         }
         Some(())
@@ -567,8 +570,10 @@ impl<C: Caller> Endpoint<C> {
     ) -> Option<()> {
         let before = number.wrapping_sub(1);
         self.acknowledged(host, before)?;
-        self.refuse_next(host, errors)?;
-        self.fault(host);
+        if self.state == State::Connected {
+            self.refuse_next(host, errors)?;
+            self.fault(host);
+        }
         Some(())
     }
 

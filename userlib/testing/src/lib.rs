@@ -6,7 +6,7 @@
 //! |---|---|
 //! | `fake` | [`World`]: two hosts in one process, and [`FakeDevice`]s that stand in for the driver |
 //! | `bridge` | [`Bridge`]: what a device's stores to partners pass through |
-//! | `seeds` | [`bridge_seed`], [`with_other_seeds`]: chances of bridges, and more of them |
+//! | `seeds` | [`bridge_seed`], [`seeded_bridge`], [`with_other_seeds`]: chances of bridges, and more of them |
 //! | `forks` | [`children_of_threads`], [`child`]: what a forked child can do |
 //! | `shortage` | [`LimitedMemory`]: memory that runs out |
 //! | `built` | [`built`]: the shared library of a crate, and programs in C above it |
@@ -25,5 +25,5 @@ pub use again::{again, is_inner};
 pub use bridge::{Bridge, BridgeDevice, BridgeMemory, Lines};
 pub use fake::{FakeDevice, Host, World, LOOPBACK};
 pub use forks::{child, children_of_threads};
-pub use seeds::{bridge_seed, with_other_seeds};
+pub use seeds::{bridge_seed, seeded_bridge, with_other_seeds};
 pub use shortage::LimitedMemory;

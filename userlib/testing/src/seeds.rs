@@ -2,6 +2,7 @@
 
 //! Seeds of bridges: a test has one, and the tests of a file run again with others.
 
+use crate::{Bridge, Lines};
 use std::{
     env,
     path::Path,
@@ -15,8 +16,14 @@ use std::{
 const VARIABLE: &str = "BRIDGE_SEED";
 /// That of a run that names none.
 const USUAL: u64 = 7;
+/// How lines go in a run; as words if it does not say.
+const LINES_VARIABLE: &str = "BRIDGE_LINES";
+/// What says that they go in one write.
+const IN_ONE_WRITE: &str = "one-write";
+/// What says that they go as words.
+const IN_WORDS: &str = "words";
 /// Others that each run of [`with_other_seeds`] tries, beside a new one.
-const OTHERS: [u64; 1] = [1];
+const OTHERS: [(u64, &str); 2] = [(1, IN_WORDS), (2, IN_ONE_WRITE)];
 /// Tests that run at the same time: they wait more than they work.
 const AT_ONCE: usize = 4;
 
@@ -31,8 +38,22 @@ pub fn bridge_seed() -> u64 {
     }
 }
 
+/// A test's bridge, with its [seed](bridge_seed), over which lines go as `BRIDGE_LINES` says: `words`,
+/// or `one-write`.
+///
+/// # Panics
+/// It says something else.
+pub fn seeded_bridge() -> Bridge {
+    let lines = match env::var(LINES_VARIABLE).as_deref() {
+        Ok(IN_WORDS) | Err(_) => Lines::InWords,
+        Ok(IN_ONE_WRITE) => Lines::InOneWrite,
+        Ok(other) => panic!("{LINES_VARIABLE} is {other}"),
+    };
+    Bridge::new(bridge_seed()).with_lines(lines)
+}
+
 /// For a test of this name: run the other ones of the same file again, each in a process of its own,
-/// with other seeds, of which one is new; but for those whose names have a part of `but`. Does nothing
+/// with other seeds, of which one is new, and with one of them with lines in one write; but for those whose names have a part of `but`. Does nothing
 /// where the run has a seed.
 ///
 /// # Panics
@@ -49,7 +70,7 @@ pub fn with_other_seeds(own: &str, but: &[&str]) {
     let new = SystemTime::now().duration_since(UNIX_EPOCH);
     let new = new.map_or(0, |now| now.as_nanos() as u64);
     println!("{VARIABLE}: {OTHERS:?} and {new}, {} tests", tests.len());
-    let runs = OTHERS.into_iter().chain([new]);
+    let runs = OTHERS.into_iter().chain([(new, IN_WORDS)]);
     let runs = runs.flat_map(|seed| tests.iter().map(move |test| (seed, test)));
     let runs = Mutex::new(runs);
     let next = || runs.lock().ok()?.next();
@@ -74,17 +95,19 @@ fn tests_of(program: &Path) -> Vec<String> {
     names.map(String::from).collect()
 }
 
-fn run(program: &Path, test: &str, seed: u64) {
+fn run(program: &Path, test: &str, (seed, lines): (u64, &str)) {
     let mut command = Command::new(program);
     let command = command.args(["--exact", test, "--nocapture"]);
     let command = command.env(VARIABLE, seed.to_string());
+    let command = command.env(LINES_VARIABLE, lines);
     let output = command.stdin(Stdio::null()).output();
     let output = output.expect("the test can be started");
     let [told, complained] =
         [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes));
     assert!(
         output.status.success() && told.contains("1 passed"),
-        "{test}, with {VARIABLE}={seed}, which gives it the same chances: {}\n{told}{complained}",
+        "{test}, with {VARIABLE}={seed} {LINES_VARIABLE}={lines}, which give it the same chances: \
+         {}\n{told}{complained}",
         output.status
     );
 }

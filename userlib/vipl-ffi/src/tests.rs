@@ -17,7 +17,7 @@ use crate::{
 };
 use mp_c_abi::{Handle, Opaque, Out};
 use mp_fabric::{Fabric, Map, ProcessMemory};
-use mp_testing::{bridge_seed, Bridge, BridgeDevice, Host, World};
+use mp_testing::{seeded_bridge, Bridge, BridgeDevice, Host, World};
 use std::{ffi::c_void, mem::MaybeUninit, ptr, sync::Arc, thread, time::Duration};
 use vipl::{Error, Library, QueueKind, Result};
 
@@ -30,7 +30,7 @@ type Program = Process<BridgeDevice>;
 
 thread_local! {
     /// Between all programs of a test.
-    static BRIDGE: Bridge = Bridge::new(bridge_seed());
+    static BRIDGE: Bridge = seeded_bridge();
 }
 
 fn program(world: &World, host: Host) -> Arc<Program> {

@@ -74,7 +74,7 @@ impl<D: Device> Cq<D> {
             id,
             token,
             state: Mutex::new(State {
-                entries: Completions::new(capacity(entries)?),
+                entries: Completions::new(capacity(entries)?, Heap::default()),
                 handlers: VecDeque::new(),
                 alive: true,
                 asleep: 0,

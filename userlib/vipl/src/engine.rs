@@ -21,7 +21,7 @@ use crate::{
     wire::{End, Frame, Reason, Wire},
     Error, MemHandle, QueueKind, Result, ViAttributes,
 };
-use mp_proto::work::{self, Endpoint};
+use mp_proto::work::{self, Endpoint, Rooms};
 pub(crate) use program::Program;
 use program::{Request, Side};
 use std::mem;
@@ -42,7 +42,7 @@ impl Engine {
     pub(crate) fn new(attributes: ViAttributes) -> Self {
         Engine {
             attributes,
-            work: Endpoint::new(attributes.level.into()),
+            work: Endpoint::new(attributes.level.into(), Rooms::default()),
             reports: Vec::new(),
         }
     }

@@ -5,7 +5,7 @@
 mod common;
 
 use common::{briefly, flushed, good, soon, Pair, Side, TestVi};
-use mp_testing::{bridge_seed, Bridge, Host, World};
+use mp_testing::{seeded_bridge, Host, World};
 use std::{
     thread,
     time::{Duration, Instant},
@@ -580,7 +580,7 @@ fn peers_meet_on_a_link_that_both_have() {
         (Host::B, false),
     ] {
         let world = World::new(2, 8 << 20);
-        let bridge = Bridge::new(bridge_seed());
+        let bridge = seeded_bridge();
         let sides = [Host::A, Host::B].map(|host| Side::new(&world, &bridge, host));
         let vis = [0, 1].map(|n| sides[n].vi(Level::ReliableDelivery));
         let addresses = [0, 1].map(|n| sides[n].address(b"meet"));

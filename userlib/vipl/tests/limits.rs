@@ -5,7 +5,7 @@
 mod common;
 
 use common::{flushed, good, soon, Pair, Side};
-use mp_testing::{bridge_seed, Bridge, Host, World};
+use mp_testing::{seeded_bridge, Host, World};
 use vipl::{
     Descriptor, Error, ErrorCode, Level, Map, MemAttributes, Remote, State, Status, ViAttributes,
     DESCRIPTORS_MAX, SEGMENTS_MAX, TRANSFER_MAX,
@@ -163,7 +163,7 @@ fn a_queue_has_as_many_descriptors_as_the_nic_tells() {
 #[test]
 fn a_nic_has_as_many_objects_as_it_tells() {
     let world = World::new(1, 1 << 20);
-    let nic = common::nic(&world, &Bridge::new(bridge_seed()), Host::A);
+    let nic = common::nic(&world, &seeded_bridge(), Host::A);
     let limits = nic.attributes().unwrap().clone();
     let tags: Vec<_> = (0..limits.max_ptags)
         .map(|_| nic.create_ptag().unwrap())
@@ -218,11 +218,7 @@ fn as_many_bytes_can_be_registered_as_the_nic_tells() {
         own.effective.remove(CapabilitySet::IPC_LOCK);
         set_capabilities(None, own).unwrap();
         allow(pages * page + page / 2);
-        let nic = common::nic(
-            &World::new(1, 1 << 20),
-            &Bridge::new(bridge_seed()),
-            Host::A,
-        );
+        let nic = common::nic(&World::new(1, 1 << 20), &seeded_bridge(), Host::A);
         let limits = nic.attributes().unwrap().clone();
         let most = limits.max_register_bytes as usize;
         assert_eq!(

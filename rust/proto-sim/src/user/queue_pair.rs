@@ -29,23 +29,23 @@ pub const PROTOCOL: u32 = 7;
 /// Bytes ahead of the pattern of a message.
 const HEAD: usize = 16;
 /// Bytes of a slot.
-const SLOT: usize = 256;
+pub(super) const SLOT: usize = 256;
 /// Streams of a pair: one has inline messages, the other one has the slots.
 const STREAMS: usize = 2;
 /// The stream of the slots.
-const SLOTS: u16 = 1;
+pub(super) const SLOTS: u16 = 1;
 /// Why a side breaks off, as the layer above says.
 const BROKEN_OFF: u16 = 256;
 
 /// The own window of a session.
-struct Own {
+pub(super) struct Own {
     near: Near,
     start: usize,
     len: usize,
 }
 
 impl Own {
-    fn new(piece: &Piece) -> Own {
+    pub(super) fn new(piece: &Piece) -> Own {
         let (near, start) = piece.place();
         Own {
             near: Near {
@@ -82,9 +82,9 @@ impl Inbound for Own {
 }
 
 /// The window of the partner. What is stored into it after the epoch vanishes.
-struct Far<'a> {
-    memory: &'a Memory,
-    span: Span,
+pub(super) struct Far<'a> {
+    pub(super) memory: &'a Memory,
+    pub(super) span: Span,
 }
 
 impl Far<'_> {
@@ -133,9 +133,9 @@ impl Outbound for Far<'_> {
 }
 
 /// Both halves, once both sides have announced their windows.
-struct Halves {
-    tx: Sender<Vec<Link>, Vec<Queue>>,
-    rx: Receiver<Vec<Held>>,
+pub(super) struct Halves {
+    pub(super) tx: Sender<Vec<Link>, Vec<Queue>>,
+    pub(super) rx: Receiver<Vec<Held>>,
 }
 
 impl Halves {
@@ -153,7 +153,7 @@ impl Halves {
         })
     }
 
-    fn check(&self) {
+    pub(super) fn check(&self) {
         self.tx.invariants().expect("a sender");
         self.rx.invariants().expect("a receiver");
     }
@@ -164,7 +164,7 @@ impl Halves {
 pub struct Side {
     /// How the own window is divided, once the partner was told.
     own: Option<Layout>,
-    halves: Option<Halves>,
+    pub(super) halves: Option<Halves>,
     /// Messages received.
     got: u64,
     /// This side sends no more.
@@ -207,6 +207,15 @@ impl Side {
         let layout = plan(inb.len as u64, dice);
         Hello::new(layout).tell(out).expect("a page is enough");
         self.own = Some(layout);
+    }
+
+    /// Tell the partner how the own window is divided, unless it has gone, and see whether it has
+    /// told.
+    pub(super) fn meet_partner(&mut self, inb: &Own, out: &Far<'_>, dice: &Dice, parted: bool) {
+        if self.own.is_none() && !parted {
+            self.begin(inb, out, dice);
+        }
+        self.meet(inb, out);
     }
 
     /// See whether the partner has told as well.
@@ -312,7 +321,7 @@ impl Side {
 }
 
 /// The data of a message, of which nothing is left behind.
-fn take(
+pub(super) fn take(
     rx: &mut Receiver<Vec<Held>>,
     inb: &Own,
     out: &Far<'_>,
@@ -375,10 +384,7 @@ impl Session {
             span: *span,
         };
         let side = &mut self.side;
-        if side.own.is_none() && !self.parted {
-            side.begin(&inb, &out, dice);
-        }
-        side.meet(&inb, &out);
+        side.meet_partner(&inb, &out, dice, self.parted);
         if self.parted {
             // The partner has closed its session, and all that it has stored was there before.
             side.receive(&inb, &out, u64::MAX, check, names);

@@ -10,7 +10,7 @@ use crate::input::Input;
 #[path = "../../tests/work/net.rs"]
 mod net;
 
-use net::{connected, Message, Posted, Side, MOST};
+use net::{connected, Message, Posted, Side, Spoiled, MOST};
 
 /// Most requests that a program posts.
 const POSTS: usize = 60;
@@ -68,6 +68,13 @@ fn post(side: &mut Side, which: u8, input: &mut Input<'_>) {
         },
         segments: vec![segment],
     };
+    let spoiled = match flags & 0x0c {
+        0x0c => Some(Spoiled::Altered),
+        0x08 => Some(Spoiled::Untold),
+        _ => None,
+    };
+    let id = side.program.requests.len();
+    side.program.spoiled.extend(spoiled.map(|how| (id, how)));
     side.post(kind, posted);
 }
 

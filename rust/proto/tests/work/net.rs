@@ -4,7 +4,8 @@
 
 use mp_proto::work::{
     Access, Caller, Completed, End, Endpoint, Entry, Errors, Event, Fault, Frame, Header, Host,
-    Kind, Level, Notice, Outcome, Part, Place, Protected, QueueKind, Reason, Room, Wire, Work,
+    Kind, Level, Notice, Outcome, Part, Place, Protected, QueueKind, Reason, Room, Rooms, State,
+    Wire, Work,
 };
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -16,13 +17,29 @@ pub const MOST: usize = 8;
 /// Bytes of a program.
 const MEMORY: usize = 8192;
 
-/// Room as long as there is memory.
+/// Room for at most so many entries.
 #[derive(Debug)]
-pub struct Heap<T>(Vec<T>);
+pub struct Heap<T> {
+    entries: Vec<T>,
+    most: usize,
+}
+
+impl<T: Default> Heap<T> {
+    /// Room that begins with `len` entries.
+    pub fn new(len: usize, most: usize) -> Self {
+        let mut entries = Vec::new();
+        entries.resize_with(len, T::default);
+        Heap { entries, most }
+    }
+}
 
 impl<T> Default for Heap<T> {
+    /// As long as there is memory.
     fn default() -> Self {
-        Heap(Vec::new())
+        Heap {
+            entries: Vec::new(),
+            most: usize::MAX,
+        }
     }
 }
 
@@ -30,19 +47,21 @@ impl<T> Deref for Heap<T> {
     type Target = [T];
 
     fn deref(&self) -> &[T] {
-        &self.0
+        &self.entries
     }
 }
 
 impl<T> DerefMut for Heap<T> {
     fn deref_mut(&mut self) -> &mut [T] {
-        &mut self.0
+        &mut self.entries
     }
 }
 
 impl<T: Default> Room<T> for Heap<T> {
     fn grow(&mut self, len: usize) {
-        self.0.resize_with(len, T::default);
+        if len <= self.most {
+            self.entries.resize_with(len, T::default);
+        }
     }
 }
 
@@ -86,6 +105,19 @@ pub struct Program {
     used: usize,
     /// What nobody may access.
     pub closed: Vec<Range<usize>>,
+    /// Requests of which the program cannot be told as usual.
+    pub spoiled: Vec<(Id, Spoiled)>,
+    /// Those of them that became complete before the connection had ended.
+    pub answered: Vec<(Id, Spoiled)>,
+}
+
+/// What the program has done to a request that was posted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Spoiled {
+    /// It has changed it.
+    Altered,
+    /// It cannot be told where it looks.
+    Untold,
 }
 
 impl Program {
@@ -97,6 +129,8 @@ impl Program {
             memory: vec![Cell::new(0); MEMORY],
             used: 0,
             closed: Vec::new(),
+            spoiled: Vec::new(),
+            answered: Vec::new(),
         }
     }
 
@@ -167,8 +201,18 @@ impl Host<Types> for Program {
     fn complete(&mut self, request: Id, _next: Option<Id>, outcome: &Outcome) -> Completed<Done> {
         let failed = outcome.errors.any();
         assert!(!failed || outcome.length == 0 && outcome.immediate.is_none());
+        let spoiled = self.spoiled.iter().find(|(id, _)| *id == request).copied();
+        self.answered.extend(spoiled);
+        let how = spoiled.map(|(_, how)| how);
+        if how == Some(Spoiled::Altered) {
+            // It is flushed.
+            return Completed::Altered;
+        }
         self.note_done(request, *outcome);
-        Completed::Whole((request, *outcome))
+        match how {
+            Some(_) => Completed::Untold((request, *outcome)),
+            None => Completed::Whole((request, *outcome)),
+        }
     }
 
     fn flush(&mut self, request: Id) -> Done {
@@ -427,7 +471,7 @@ pub const KINDS: [QueueKind; 2] = [QueueKind::Send, QueueKind::Receive];
 impl Side {
     fn new(level: Level, out: &Shared, inward: &Shared) -> Self {
         let mut side = Side {
-            end: Endpoint::new(level),
+            end: Endpoint::new(level, Rooms::default()),
             program: Program::new(),
             link: Link::new(out, inward),
             taken: Default::default(),
@@ -452,7 +496,12 @@ impl Side {
 
     pub fn progress(&mut self) -> bool {
         let works = !self.apart && !self.end.is_over() && self.end.has_work(&self.link);
-        works && self.end.progress(&mut self.program, &mut self.link)
+        let moved = works && self.end.progress(&mut self.program, &mut self.link);
+        // No level survives that, and what is not complete then is flushed.
+        let answered = self.program.answered.len();
+        assert!(answered <= 1);
+        assert!(answered == 0 || self.end.state() != State::Connected);
+        moved
     }
 
     /// Take what is complete.

@@ -3,9 +3,10 @@
 //! Two ends. The model is the list of what was posted, with its own bytes and place each: what it may
 //! be complete with follows from that list, from its level and from how the connection has ended.
 
-use crate::net::{connected, Id, Message, Posted, Side};
+use crate::net::{connected, Heap, Id, Message, Posted, Side, Spoiled, MOST};
 use mp_proto::work::{
-    Errors, Kind, Level, Notice, Operation, Place, QueueKind, Remote, State, Work, READS_MAX,
+    Endpoint, Errors, Kind, Level, Notice, Operation, Place, QueueKind, Remote, Rooms, State, Work,
+    READS_MAX,
 };
 use proptest::prelude::*;
 use std::cell::RefCell;
@@ -23,6 +24,10 @@ struct Op {
     fence: bool,
     /// What is wrong with it.
     flaw: Flaw,
+    /// What the program has done to it.
+    spoiled: Option<Spoiled>,
+    /// What the partner's program has done to its receive.
+    spoils: Option<Spoiled>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -36,6 +41,13 @@ enum Flaw {
     Short,
     /// The partner's memory.
     Remote,
+}
+
+impl Flaw {
+    /// Whether the partner finds it.
+    fn is_far(self) -> bool {
+        matches!(self, Flaw::Short | Flaw::Remote)
+    }
 }
 
 impl Op {
@@ -169,6 +181,10 @@ impl Pair {
                 }),
                 segments: vec![to],
             };
+            let spoils = op
+                .spoils
+                .map(|spoils| (other.program.requests.len(), spoils));
+            other.program.spoiled.extend(spoils);
             other.post(QueueKind::Receive, receives)
         });
         if op.fence {
@@ -189,6 +205,10 @@ impl Pair {
             },
             segments: local.to_vec(),
         };
+        let spoiled = op
+            .spoiled
+            .map(|spoiled| (own.program.requests.len(), spoiled));
+        own.program.spoiled.extend(spoiled);
         let id = own.post(QueueKind::Send, posted);
         self.lists[at].push(Listed {
             op,
@@ -255,7 +275,9 @@ impl Pair {
 
     /// Compare what has become of everything with the lists; whether the connection is up.
     fn check(&self, up: bool) {
+        self.check_causes(up);
         for at in 0..2 {
+            self.check_order(at);
             let mut failed = false;
             for listed in &self.lists[at] {
                 let context = format!("{:?} {at} {listed:?}", self.level);
@@ -265,7 +287,8 @@ impl Pair {
                 self.check_bytes(at, listed, up || good && told, &context);
                 if let Some(receive) = listed.receive {
                     let taken = self.check_receive(at, listed, receive, up, &context);
-                    assert!(taken || !good || !told, "{context}");
+                    let changed = self.has_answered(1 - at, receive);
+                    assert!(taken || changed || !good || !told, "{context}");
                     let behind = failed && self.level.is_reliable();
                     assert!(!taken || !behind, "behind a failure: {context}");
                     failed |= !taken;
@@ -282,6 +305,15 @@ impl Pair {
         }
     }
 
+    /// What its receive may have failed with.
+    fn failed(&self, op: &Op) -> Errors {
+        match op.flaw {
+            Flaw::Short => Errors::LENGTH,
+            Flaw::Remote => Errors::PROTECTION,
+            _ => Errors::NONE,
+        }
+    }
+
     /// What its request may have failed with.
     fn errors(&self, op: &Op) -> Errors {
         let acknowledged = self.level.is_acknowledged();
@@ -294,6 +326,111 @@ impl Pair {
             (_, Flaw::Short) if acknowledged => Errors::REMOTE_RECEIVE,
             _ => Errors::NONE,
         }
+    }
+
+    /// Whether the program of a side has answered that it cannot be told of a request.
+    fn has_answered(&self, at: usize, id: Id) -> bool {
+        let answered = &self.sides[at].program.answered;
+        answered.iter().any(|(answered, _)| *answered == id)
+    }
+
+    /// What has become of a request.
+    fn outcome(&self, at: usize, listed: &Listed) -> Errors {
+        self.sides[at].outcome(listed.id).expect("complete").errors
+    }
+
+    /// Whether the request says what is wrong with it, at its own side.
+    fn says(&self, at: usize, listed: &Listed) -> bool {
+        let errors = self.errors(&listed.op);
+        let found = self.outcome(at, listed);
+        errors.any() && Errors(found.0 & !Errors::PARTIAL.0) == errors
+    }
+
+    /// Whether the partner says it: its receive, or what the program is told beside that.
+    fn partner_says(&self, at: usize, listed: &Listed) -> bool {
+        let other = &self.sides[1 - at];
+        let failed = self.failed(&listed.op);
+        match (listed.receive, listed.op.kind, self.flaw(&listed.op)) {
+            (Some(receive), _, _) if failed.any() => {
+                other.outcome(receive).expect("complete").errors == failed
+            }
+            (None, Kind::Write, Flaw::Remote) => {
+                other.program.notices.contains(&Notice::WriteRefused)
+            }
+            (_, Kind::Read, Flaw::Remote) => other.program.notices.contains(&Notice::ReadRefused),
+            _ => false,
+        }
+    }
+
+    /// Whether this has ended a connection: it is said by the request, by its receive, or it was
+    /// spoiled and the program was asked.
+    fn is_cause(&self, at: usize, listed: &Listed) -> bool {
+        let receive = listed
+            .receive
+            .is_some_and(|id| self.has_answered(1 - at, id));
+        let answered = receive || self.has_answered(at, listed.id);
+        let reliable = self.level.is_reliable();
+        answered || reliable && (self.says(at, listed) || self.partner_says(at, listed))
+    }
+
+    /// Only what is wrong ends a connection that nobody has cut or left, and it is said what: not
+    /// everything is flushed. One that is up has nothing wrong that would have ended it.
+    fn check_causes(&self, up: bool) {
+        let all = [0, 1].into_iter();
+        let all = all.flat_map(|at| self.lists[at].iter().map(move |listed| (at, listed)));
+        let causes: Vec<_> = all
+            .filter(|(at, listed)| self.is_cause(*at, listed))
+            .collect();
+        assert!(!up || causes.is_empty(), "{:?} {causes:?}", self.level);
+        let ended = self.down || self.left;
+        assert!(
+            up || ended || !causes.is_empty(),
+            "{:?} {:?}",
+            self.level,
+            self.lists
+        );
+        // What the partner has told of a request it has said to its own program as well.
+        for (at, listed) in causes {
+            if self.says(at, listed) && listed.receive.is_some() && self.flaw(&listed.op).is_far() {
+                let spoiled = listed.op.spoils == Some(Spoiled::Altered);
+                assert!(self.partner_says(at, listed) || spoiled, "{listed:?}");
+            }
+        }
+    }
+
+    /// What the own side finds out is found in the order of the list, and ends what is behind it.
+    fn check_order(&self, at: usize) {
+        if !self.level.is_reliable() {
+            return;
+        }
+        let acknowledged = self.level.is_acknowledged();
+        let (mut wrong, mut over) = (false, false);
+        let mut lost = 0;
+        for listed in &self.lists[at] {
+            let (found, flaw) = (self.outcome(at, listed), self.flaw(&listed.op));
+            let says = self.says(at, listed);
+            let context = format!("{:?} {at} {listed:?} {found:?}", self.level);
+            assert!(
+                !over || found == Errors::FLUSHED,
+                "behind a failure: {context}"
+            );
+            assert!(!says || !wrong, "before it is one that is wrong: {context}");
+            // The answer to a read may come after what is behind it has failed here, and so may the
+            // partner's word where nobody waits for it.
+            let at_once = match listed.op.kind {
+                Kind::Read => !flaw.is_far(),
+                _ => acknowledged || !flaw.is_far(),
+            };
+            wrong |= flaw != Flaw::None && !says && at_once;
+            over |= says && at_once;
+            lost += u32::from(found == Errors::TRANSPORT && listed.op.kind != Kind::Read);
+        }
+        // Only the oldest of those that wait for the partner.
+        assert!(
+            lost <= u32::from(acknowledged && self.down),
+            "{:?}",
+            self.lists
+        );
     }
 
     /// The request itself; whether it has succeeded.
@@ -314,11 +451,13 @@ impl Pair {
         let ended = outcome.errors == Errors::FLUSHED;
         assert!(!up || !ended, "{context}");
         let part = outcome.errors.masked(Errors::PARTIAL);
+        let in_parts = op.len > MOST && op.kind != Kind::Read && self.flaw(op).is_far();
+        assert!(!part.any() || in_parts, "{context} {outcome:?}");
         let rest = Errors(outcome.errors.0 & !part.0);
         let known = errors.any() && rest == errors;
         let down = self.down && rest == Errors::TRANSPORT;
         assert!(ended || known || down, "{context} {outcome:?}");
-        if self.level == Level::Unreliable && !self.down && !self.left {
+        if self.level == Level::Unreliable && !ended {
             assert_eq!(outcome.errors, errors, "{context}");
         }
         false
@@ -360,11 +499,7 @@ impl Pair {
     ) -> bool {
         let (Listed { op, .. }, other) = (listed, &self.sides[1 - at]);
         let received = other.outcome(receive).expect("complete");
-        let failed = match op.flaw {
-            Flaw::Short => Errors::LENGTH,
-            Flaw::Remote => Errors::PROTECTION,
-            _ => Errors::NONE,
-        };
+        let failed = self.failed(op);
         if !received.errors.any() {
             assert!(!failed.any(), "{context}");
             let bytes = other.program.bytes(listed.remote.clone());
@@ -375,7 +510,8 @@ impl Pair {
             return true;
         }
         let cut = Errors::PARTIAL.with(Errors::TRANSPORT);
-        let ended = received.errors == Errors::FLUSHED || received.errors == cut;
+        let is_cut = received.errors == cut && op.len > MOST;
+        let ended = received.errors == Errors::FLUSHED || is_cut;
         let known = failed.any() && received.errors == failed;
         assert!(known || ended && !up, "{context} {received:?}");
         false
@@ -396,7 +532,12 @@ fn ops() -> impl Strategy<Value = Op> {
         1 => Just(Flaw::Remote),
     ];
     let flags = (any::<bool>(), prop::bool::weighted(0.2));
-    (kinds, 0..30_usize, flags, flaws).prop_map(|(kind, len, (immediate, fence), flaw)| {
+    let spoiled = || {
+        let how = prop_oneof![Just(Spoiled::Altered), Just(Spoiled::Untold)];
+        prop::option::weighted(0.01, how)
+    };
+    let all = (kinds, 0..30_usize, flags, flaws, (spoiled(), spoiled()));
+    all.prop_map(|(kind, len, (immediate, fence), flaw, (spoiled, spoils))| {
         // What an operation of that kind cannot have.
         let flaw = match (kind, flaw) {
             (Kind::Send, Flaw::Remote) => Flaw::None,
@@ -410,6 +551,8 @@ fn ops() -> impl Strategy<Value = Op> {
             immediate: immediate && kind != Kind::Read,
             fence,
             flaw,
+            spoiled,
+            spoils,
         }
     })
 }
@@ -438,6 +581,8 @@ fn actions() -> impl Strategy<Value = Vec<Action>> {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2000))]
+
     /// Whatever is posted at both ends in whatever interleaving: each request comes back once and in
     /// order, with what its list says; nothing arrives that was not sent, or behind an error that
     /// ends the connection; what has failed has written nothing; no fence is passed.
@@ -474,6 +619,26 @@ let told = lost.count();
     }
 }
 
+/// The queues of an endpoint have as much room as the caller says when it makes it, each its own.
+#[test]
+fn queues_have_the_room_that_they_are_given() {
+    for [send, receive] in [[1, 16], [64, 2], [0, 32]] {
+        let [mut side, _] = connected(Level::Reliable);
+        let rooms = Rooms {
+            send: Heap::new(send, 0),
+            receive: Heap::new(receive, 2 * receive),
+        };
+        side.end = Endpoint::new(Level::Reliable, rooms);
+        side.program.done.borrow_mut().resize(1000, None);
+        for (kind, most) in [(QueueKind::Send, send), (QueueKind::Receive, 2 * receive)] {
+            let mut post = |id| side.end.post(&mut side.program, kind, id);
+            let ids = 100 * kind as usize..;
+            let posted = ids.take_while(|id| post(*id).is_ok()).count();
+            assert_eq!((posted, side.end.len(kind)), (most, most), "{kind:?}");
+        }
+    }
+}
+
 /// How often each step is taken.
 type Counts = [usize; 6];
 
@@ -505,6 +670,8 @@ fn each_order_of_few_steps_ends_as_its_lists_say() {
         immediate: true,
         fence,
         flaw,
+        spoiled: None,
+        spoils: None,
     };
     let scripts = [
         // A read, and what must not overtake it; a message in the other direction.

@@ -2,10 +2,11 @@
 
 //! The sending half. The model is the list of what was posted, each request with its messages.
 
-use crate::net::{Id, Message, Posted, Side, MOST};
+use crate::net::{Id, Message, Posted, Side, Spoiled, MOST};
 use crate::script::{alone, flushed, hear, outcome, work, NONE};
 use mp_proto::work::{
-    header, End, Errors, Kind, Level, Operation, Place, QueueKind, Reason, Remote, State, READS_MAX,
+    header, End, Errors, Kind, Level, Notice, Operation, Place, QueueKind, Reason, Remote, State,
+    READS_MAX,
 };
 use proptest::prelude::*;
 
@@ -281,6 +282,31 @@ fn numbers_that_cannot_be_end_the_connection() {
     }
 }
 
+/// The program changes one of several requests that the partner acknowledges or refuses at once: that
+/// one and those behind it are flushed, and the partner is not said to have failed.
+#[test]
+fn one_that_was_changed_is_no_fault_of_the_partner() {
+    let good = Errors::NONE;
+    for (how, second) in [(Spoiled::Altered, Errors::FLUSHED), (Spoiled::Untold, good)] {
+        let expected = [good, second, Errors::FLUSHED].map(Some);
+        for (kind, words) in [
+            (Kind::Ack, [3, 0, 0, 0]),
+            (Kind::Refusal, [3, Errors::REMOTE_RECEIVE.0, 0, 0]),
+        ] {
+            let mut side = sent(Level::Acknowledged, Operation::Send, 3);
+            side.program.spoiled.push((1, how));
+            hear(&mut side, kind, None, header(words), &[]);
+            side.progress();
+            let found = [0, 1, 2].map(|id| side.outcome(id).map(|outcome| outcome.errors));
+            assert_eq!(found, expected, "{how:?} {kind:?}");
+            assert_eq!(side.program.notices, [Notice::Lost]);
+            side.progress();
+            let end = side.link.out.borrow().end;
+            assert_eq!(end, Some(End::Closed(Reason::Fault)), "{how:?} {kind:?}");
+        }
+    }
+}
+
 /// Answers bring as many bytes as a read has asked for, and at least one if it has.
 #[test]
 fn an_answer_has_the_bytes_that_were_asked_for() {
@@ -432,18 +458,25 @@ fn check(side: &Side, level: Level, asked: &[Asked], acked: u32) -> Result<(), T
     let now = progress(asked, &said);
     let is_up = side.end.state() == State::Connected;
     let (mut number, mut reads, mut open) = (0, 0, 0);
+    let first_bad = asked.iter().position(|asked| asked.ask.bad);
+    // Up to the last one of which a message has crossed.
+    let crossed = asked[..now.whole].iter().rposition(|asked| !asked.ask.bad);
+    let crossed = crossed.unwrap_or(0);
     for (n, asked) in asked.iter().enumerate() {
         let found = side.outcome(asked.id);
         let whole = n < now.whole;
         if asked.ask.bad {
-            let failed = outcome(Errors::FORMAT, false, 0, None);
-            let ended = found == Some(flushed()) && !is_up;
-            prop_assert!(found.is_none() || found == Some(failed) || ended);
-            // What was sent before it has succeeded first.
-            let first = !level.is_acknowledged() || number <= acked;
-            prop_assert!(found != Some(failed) || first);
-            if found == Some(failed) && level.is_reliable() {
-                prop_assert!(!is_up);
+            let failed = Some(outcome(Errors::FORMAT, false, 0, None));
+            match (level.is_reliable(), is_up) {
+                // Nothing else has ended the connection, and what was sent before it has succeeded
+                // first.
+                (true, false) if Some(n) == first_bad => {
+                    prop_assert_eq!(found, failed);
+                    prop_assert!(!level.is_acknowledged() || number <= acked);
+                }
+                (true, false) => prop_assert_eq!(found, Some(flushed())),
+                (true, true) => prop_assert_eq!(found, None),
+                (false, _) => prop_assert!(found.is_none() && n >= crossed || found == failed),
             }
             continue;
         }
@@ -476,7 +509,7 @@ fn check(side: &Side, level: Level, asked: &[Asked], acked: u32) -> Result<(), T
                 prop_assert_eq!(found, Some(good));
             }
             false if is_up => prop_assert_eq!(found, None),
-            false => prop_assert!(found.is_none_or(|outcome| outcome == flushed())),
+            false => prop_assert_eq!(found, Some(flushed())),
         }
     }
     prop_assert!(open <= READS_MAX && reads >= open);
@@ -484,13 +517,15 @@ fn check(side: &Side, level: Level, asked: &[Asked], acked: u32) -> Result<(), T
 }
 
 /// Refuse the oldest request that waits for the partner, with any bits.
-fn refused(side: &mut Side, asked: &[Asked], acked: u32, bits: u32) -> Result<(), TestCaseError> {
+fn refused(side: &mut Side, all: &[Asked], acked: u32, bits: u32) -> Result<(), TestCaseError> {
+    let asked = all;
     let said: Vec<Message> = side.link.out.borrow().frames.iter().cloned().collect();
     let now = progress(asked, &said);
     let sends = asked.iter().enumerate();
     let mut sends = sends.filter(|(_, asked)| !asked.is_read() && !asked.ask.bad);
     let next = sends.nth(acked as usize);
     let refusal = header([acked + 1, bits, 0, 0]);
+    let before: Vec<_> = asked.iter().map(|asked| side.outcome(asked.id)).collect();
     hear(side, Kind::Refusal, None, refusal, &[]);
     side.link.room = 0;
     side.progress();
@@ -521,9 +556,13 @@ fn refused(side: &mut Side, asked: &[Asked], acked: u32, bits: u32) -> Result<()
     if n == now.whole {
         expected = expected.with(Errors::PARTIAL);
     }
-    prop_assert_eq!(
-        side.outcome(asked.id),
-        Some(outcome(expected, false, 0, None))
-    );
+    // It alone says why: what was not complete before is flushed.
+    for (m, (other, before)) in all.iter().zip(before).enumerate() {
+        let expected = match m == n {
+            true => outcome(expected, false, 0, None),
+            false => before.unwrap_or(flushed()),
+        };
+        prop_assert_eq!(side.outcome(other.id), Some(expected));
+    }
     Ok(())
 }

@@ -5,7 +5,7 @@
 
 #![allow(dead_code)] // each test file uses a part
 
-use mp_testing::{bridge_seed, Bridge, BridgeDevice, Host, World};
+use mp_testing::{seeded_bridge, Bridge, BridgeDevice, Host, World};
 use std::{
     sync::atomic::{AtomicUsize, Ordering},
     time::Duration,
@@ -186,7 +186,7 @@ impl Pair {
 
     pub fn of(bytes: u64, checks: [bool; 2]) -> Self {
         let world = World::new(1, bytes);
-        let bridge = Bridge::new(bridge_seed());
+        let bridge = seeded_bridge();
         let side = |host, checks| {
             let library = library(&world, &bridge, host).checks(checks);
             Side::of(library.open_nic("VINIC").unwrap())
