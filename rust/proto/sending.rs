@@ -586,7 +586,7 @@ fn write_head<F: Payload>(
     frame: &F,
 ) -> Result<usize, SendError<F::Error>> {
     let mut head = Head::new();
-    head.collect(slot, chunk, envelope, frame.func_hdr())
+    head.collect(slot, chunk, envelope, frame)
         .ok_or(SendError::TooLarge)?;
     slot.write(out, 0, head.bytes())
         .map_err(|_| SendError::Body(F::OUTSIDE))?;
@@ -615,13 +615,13 @@ impl Head {
         slot: &Slot,
         chunk: &Chunk,
         envelope: &Envelope,
-        func_hdr: &[u8],
+        frame: &impl Payload,
     ) -> Option<()> {
         self.put(&slot.header(&chunk.hdr))?;
         if chunk.hdr.hdr_len != 0 {
             let bytes = envelope.encode();
             self.put(bytes.get(..envelope.len())?)?;
-            self.put(func_hdr)?;
+            self.put(frame.func_hdr())?;
         }
         Some(())
     }

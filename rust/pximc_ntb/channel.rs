@@ -5,7 +5,8 @@
 //!
 //! A channel is made when the link comes up and dropped when it goes down; it
 //! is never reused. It touches the peer's memory and the memory the peer
-//! writes only through [`mp_proto::ring`], which checks everything it reads.
+//! writes only through [`mp_proto::ring`], which checks everything it reads. What a
+//! sending half does under its lock is [`mp_proto::sending`]'s.
 
 #[path = "channel/sending.rs"]
 mod sending;
