@@ -8,7 +8,10 @@ use crate::{
         Kept,
         KeptFrame, //
     },
-    peer::Peer, //
+    peer::{
+        Peer,
+        SendError, //
+    }, //
 };
 use core::ops::Deref;
 use kernel::{
@@ -28,13 +31,17 @@ use mp_kernel::{
     },
     net::napi::Napi, //
 };
-use mp_proto::wire::{
-    MsgHdr,
-    Priority, //
+pub use mp_proto::wire::FUNC_HDR_MAX;
+use mp_proto::{
+    sending::{
+        self,
+        Payload, //
+    },
+    wire::{
+        MsgHdr,
+        Priority, //
+    }, //
 };
-
-/// Longest function header, in bytes.
-pub const FUNC_HDR_MAX: usize = 64;
 
 /// The id in the message header that selects the receiving function.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -169,6 +176,25 @@ impl Frame {
     #[inline]
     pub fn body(&self) -> &dyn FrameBody {
         &self.inner.body
+    }
+}
+
+impl Payload for Frame {
+    type Error = Error;
+    const OUTSIDE: Error = EIO;
+
+    #[inline]
+    fn func_hdr(&self) -> &[u8] {
+        Frame::func_hdr(self)
+    }
+
+    #[inline]
+    fn data_len(&self) -> u32 {
+        self.body().len() as u32
+    }
+
+    fn failed(&self, why: sending::SendError<Error>) {
+        self.fail(SendError::from(why).into());
     }
 }
 

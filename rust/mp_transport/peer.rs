@@ -32,6 +32,7 @@ use mp_kernel::{
 };
 use mp_proto::{
     layout::MAX_QUEUES,
+    sending,
     wire::{
         Envelope,
         MsgHdr,
@@ -52,6 +53,18 @@ pub enum SendError {
     TooLarge,
     /// The body could not be read: its own error.
     Body(Error),
+}
+
+impl From<sending::SendError<Error>> for SendError {
+    #[inline]
+    fn from(e: sending::SendError<Error>) -> SendError {
+        match e {
+            sending::SendError::Full => SendError::Full,
+            sending::SendError::Gone => SendError::Gone,
+            sending::SendError::TooLarge => SendError::TooLarge,
+            sending::SendError::Body(e) => SendError::Body(e),
+        }
+    }
 }
 
 impl From<SendError> for Error {

@@ -21,6 +21,7 @@
 //! | [`link`] | the state machine of a link: epochs, Hello, heartbeat |
 //! | [`layout`] | the division of inbound memory |
 //! | [`ring`] | the record ring, doorbell suppression, large frames |
+//! | [`sending`] | the sending half of a ring: frames, rests of frames, reports |
 //! | [`arena`] | segments cut from inbound memory |
 //! | [`reach`] | places in what a peer reaches, over all windows |
 //! | [`target`] | where exposed windows lead, for senders that lead them |
@@ -44,7 +45,7 @@
 //!
 //! A link's caller feeds [`link::Link`] and carries out its actions. At
 //! [`link::Action::LinkUp`] it makes a [`ring::Consumer`] over each ring of its own layout and a
-//! [`ring::Producer`] over each ring of the peer's, with the tags of [`link::Link::tags`], and at
+//! [`sending::SendingHalf`] over each ring of the peer's, with the tags of [`link::Link::tags`], and at
 //! [`link::Action::LinkDown`] it drops them. `Documentation/wire-format.md` describes what ends
 //! up in shared memory.
 
@@ -76,6 +77,7 @@ pub mod reserve;
 pub mod ring;
 pub mod route;
 pub mod rows;
+pub mod sending;
 pub mod sequence;
 pub mod sharing;
 pub mod stores;

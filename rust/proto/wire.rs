@@ -246,6 +246,9 @@ impl From<MsgHdr> for Envelope {
     }
 }
 
+/// Longest function header in bytes.
+pub const FUNC_HDR_MAX: usize = 64;
+
 /// Block header `mp_x86_hdr` (IDT-EP-2), 16 bytes, in front of every block of a ring.
 ///
 /// A block holds this header, then `hdr_len` bytes of headers, then data up to `buffer_len`. The

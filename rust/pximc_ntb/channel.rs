@@ -5,15 +5,19 @@
 //!
 //! A channel is made when the link comes up and dropped when it goes down; it
 //! is never reused. It touches the peer's memory and the memory the peer
-//! writes only through [`mp_proto::ring`], which checks everything it reads.
+//! writes only through [`mp_proto::ring`], which checks everything it reads. What a
+//! sending half does under its lock is [`mp_proto::sending`]'s.
 
+#[path = "channel/sending.rs"]
+mod sending;
+
+use self::sending::Sending;
 use crate::{
     bell::Bell,
     dma::{
         self,
         Copies,
-        Engine,
-        Pending, //
+        Engine, //
     },
     inward::InRing,
     kept::{
@@ -74,21 +78,16 @@ use mp_proto::{
     },
     ring::{
         Armed,
-        Chunk,
         Consumer,
         Corrupt,
         NextError,
         Place,
-        Producer,
         Record,
-        ReserveError,
         Ringing,
-        Slot,
-        Split,
         UNIT, //
     },
+    sending::SendingHalf,
     wire::{
-        BlockHdr,
         Envelope,
         MsgHdr,
         PeerData,
@@ -128,13 +127,6 @@ pub(crate) const MAX_FRAME: usize = 128 << 10;
 /// Longest headers of a frame, all together.
 pub(crate) const HDR_MAX: usize = Envelope::MAX + FUNC_HDR_MAX;
 
-/// Records a producer may have reserved at a time.
-pub(crate) const TX_HELD: usize = 16;
-
-/// Consumed units that nobody has asked for are reported once they make up this
-/// part of the ring: telling takes longer than most packets.
-const REPORT_PART: u32 = 16;
-
 /// Records that are given back are released at once if more than this part of the
 /// ring is held.
 const URGENT_PART: u32 = 4;
@@ -167,51 +159,8 @@ pub(crate) struct Counters {
     pub(crate) lost_us: Counter,
 }
 
-/// A frame of which only some records fitted so far.
-struct Partial {
-    head: Envelope,
-    frame: Frame,
-    rest: Split,
-}
-
-impl Drop for Partial {
-    fn drop(&mut self) {
-        if self.rest.next().is_some() {
-            self.frame.fail(error::not_connected());
-        }
-    }
-}
-
 /// The sending half of a ring.
-struct Tx {
-    producer: Producer<TX_HELD>,
-    partial: Option<Partial>,
-    /// Units reserved since the epoch began, modulo 2^32.
-    sent: u32,
-    /// Units reported back by [`Peer::tx_completed`], modulo 2^32.
-    reported: u32,
-    /// Whether somebody has asked to be told of the next units consumed.
-    awaited: bool,
-    /// Records that the DMA engine copies; `None` on a ring it does not serve.
-    copies: Option<Copies>,
-    /// Whether somebody waits for space that only these records can bring.
-    rearm: bool,
-}
-
-impl Tx {
-    /// Whether nothing is under way, and nobody waits for anything.
-    fn is_idle(&self) -> bool {
-        let copying = self.copies.as_ref().is_some_and(|c| !c.is_empty());
-        self.producer.unread_units() == 0 && self.partial.is_none() && !self.awaited && !copying
-    }
-
-    /// Units that the peer is known to have consumed and nobody was told of.
-    fn unreported(&self) -> u32 {
-        let outstanding = self.producer.units() - self.producer.free_units();
-        let done = self.sent.wrapping_sub(outstanding);
-        done.wrapping_sub(self.reported)
-    }
-}
+type Tx = SendingHalf<Frame, Copies>;
 
 /// The receiving half of a ring.
 struct Rx {
@@ -287,12 +236,14 @@ impl Channel {
         for ring in CONTROL_RING..=queues {
             let tx = theirs.ring(ring).ok_or(error::protocol())?;
             let rx = ours.ring(ring).ok_or(error::protocol())?;
-            let copies = match ring {
+            let urgent = ring == CONTROL_RING;
+            let copies = match urgent {
                 // What is urgent is short.
-                CONTROL_RING => None,
-                _ => engine.copies(queue_of(ring))?,
+                true => None,
+                false => engine.copies(queue_of(ring))?,
             };
-            rings.push(Ring::new(tx, rx, tags, ringing, copies)?, GFP_KERNEL)?;
+            let ring = Ring::new(tx, rx, tags, ringing, urgent, copies)?;
+            rings.push(ring, GFP_KERNEL)?;
         }
         let keeper = Arc::new(engine.keeper(&inb, rings.len())?, GFP_KERNEL)?;
         Ok(Self {
@@ -352,9 +303,7 @@ impl Channel {
             let half = ring.rx.lock();
             let has_data = half.consumer.is_overdue(&self.inb) && !half.consumer.is_full();
             drop(half);
-            let tx = ring.tx.lock();
-            let waits = tx.awaited || tx.partial.is_some();
-            has_data || waits && tx.producer.is_overdue(&self.inb)
+            has_data || ring.tx.lock().is_overdue(&self.inb)
         };
         let mut rings = (0..).zip(&self.rings);
         self.is_open() && rings.any(|(number, ring)| queue_of(number) == queue && is_overdue(ring))
@@ -398,7 +347,7 @@ impl Channel {
     pub(crate) fn repeat_indices(&self) {
         for ring in &self.rings {
             // The words lie in the peer's status page, or no channel had been made.
-            let _ = ring.tx.lock().producer.repeat(&self.out);
+            let _ = ring.tx.lock().repeat(&self.out);
             let _ = ring.rx.lock().consumer.repeat(&self.out);
         }
     }
@@ -414,11 +363,7 @@ impl Channel {
         for ring in &self.rings {
             // Who receives now sees the end before the next access to the peer's memory.
             drop(ring.rx.lock());
-            let mut tx = ring.tx.lock();
-            tx.partial = None;
-            if let Some(copies) = &mut tx.copies {
-                copies.abandon();
-            }
+            ring.tx.lock().close();
         }
     }
 
@@ -465,14 +410,12 @@ impl Channel {
         Some((number, ring.as_ref()))
     }
 
-    /// Publish what is committed on a ring and ring if the peer sleeps. Whoever calls
-    /// after the end of the epoch writes nothing: the peer may be in the next one.
-    fn publish(&self, number: u32, tx: &mut Tx) {
-        if !self.is_open() {
-            return;
-        }
-        if let Ok(true) = tx.producer.publish(&self.out, &self.inb) {
-            self.ring_bell(number);
+    /// What calls of the sending half of ring `number` are made for.
+    #[inline]
+    fn on(&self, number: u32) -> Sending<'_> {
+        Sending {
+            channel: self,
+            number,
         }
     }
 
@@ -492,40 +435,14 @@ impl Channel {
         let Some((number, ring)) = self.ring_for(queue, frame.priority()) else {
             return Err(SendError::Gone);
         };
-        let mut tx = ring.tx.lock();
-        if !self.is_open() {
-            return Err(SendError::Gone);
-        }
-        if tx.partial.is_some() {
-            return Err(SendError::Full);
-        }
-        let hdr_len = (head.len() + frame.func_hdr().len()) as u32;
-        let data_len = frame.body().len() as u32;
-        let mut rest = Split::new(hdr_len, data_len, tx.producer.record_cap())
-            .map_err(|_| SendError::TooLarge)?;
-        let units = rest.units();
-        let chunk = rest.next().ok_or(SendError::TooLarge)?;
-        self.put(&mut tx, &chunk, head, frame)?;
-        if chunk.data_len < data_len {
-            tx.partial = Some(Partial {
-                head: *head,
-                frame: frame.clone(),
-                rest,
-            });
-            self.publish(number, &mut tx);
-            self.go_on(number, &mut tx);
-        }
-        if number == CONTROL_RING {
-            self.publish(number, &mut tx);
-            return Ok(0);
-        }
-        Ok(units)
+        let sent = ring.tx.lock().send(&self.on(number), head, frame);
+        sent.map_err(SendError::from)
     }
 
     /// See [`Link::kick`](mp_transport::peer::Link::kick).
     pub(crate) fn kick(&self, queue: u16) {
         if let Some((number, ring)) = self.ring_for(queue, Priority::Bulk) {
-            self.publish(number, &mut ring.tx.lock());
+            ring.tx.lock().publish(&self.on(number));
         }
     }
 
@@ -535,9 +452,8 @@ impl Channel {
         let Some((number, ring)) = self.ring_for(queue, Priority::Bulk) else {
             return (true, false);
         };
-        let mut tx = ring.tx.lock();
-        let progress = self.await_room(number, &mut tx);
-        (progress, progress || tx.unreported() != 0)
+        let room = ring.tx.lock().await_room(&self.on(number));
+        (room.now, room.has_report)
     }
 
     /// As [`arm_tx`](Self::arm_tx), for the control ring: whether there is room again.
@@ -545,112 +461,14 @@ impl Channel {
         let Some(ring) = self.rings.get(CONTROL_RING as usize) else {
             return true;
         };
-        self.await_room(CONTROL_RING, &mut ring.tx.lock())
-    }
-
-    /// Ask for a report of progress; `true` if there is room for another frame now.
-    fn await_room(&self, number: u32, tx: &mut Tx) -> bool {
-        tx.awaited = true;
-        let progress = self.arm_space(number, tx);
-        if progress && tx.partial.is_some() {
-            // The room is for the rest of the frame before; if that takes all of it, it has
-            // asked for more.
-            self.go_on(number, tx);
-        }
-        progress && tx.partial.is_none()
-    }
-
-    /// Copy one record into the ring and commit it.
-    fn put(
-        &self,
-        tx: &mut Tx,
-        chunk: &Chunk,
-        head: &Envelope,
-        frame: &Frame,
-    ) -> Result<u32, SendError> {
-        let slot = match tx.producer.reserve(&self.inb, chunk.hdr.buffer_len) {
-            Ok(slot) => slot,
-            Err(e) => return Err(self.refused(e)),
-        };
-        let data_at = match self.write_head(&slot, chunk, head, frame) {
-            Ok(data_at) => data_at,
-            Err(e) => return Err(withdraw(tx, slot, e)),
-        };
-        let slot = match &mut tx.copies {
-            Some(copies) if self.engine.wants(chunk.data_len) => {
-                let record = Pending {
-                    slot,
-                    chunk: *chunk,
-                    data_at,
-                    frame: frame.clone(),
-                };
-                self.engine.start(copies, record).err().map(|r| r.slot)
-            }
-            _ => Some(slot),
-        };
-        if let Some(slot) = slot {
-            if let Err(e) = self.write_data(&slot, chunk, data_at, frame) {
-                return Err(withdraw(tx, slot, e));
-            }
-            tx.producer.commit(slot);
-        }
-        // Whoever publishes it may run on another processor, and a fence there does not
-        // empty this one's write-combining buffers.
-        self.out.wmb();
-        let units = mp_proto::ring::units_for(chunk.hdr.buffer_len);
-        tx.sent = tx.sent.wrapping_add(units);
-        Ok(units)
-    }
-
-    /// Commit the records that the engine has reported; those it has not copied
-    /// are copied here.
-    fn settle(&self, number: u32, tx: &mut Tx) {
-        let mut committed = false;
-        while let Some((record, copied)) = tx.copies.as_mut().and_then(Copies::take_reported) {
-            if !self.is_open() || !self.finish(&record, copied) {
-                record.frame.fail(error::not_connected());
-                continue;
-            }
-            tx.producer.commit(record.slot);
-            committed = true;
-        }
-        if committed {
-            self.publish(number, tx);
-            if tx.rearm {
-                self.arm_space(number, tx);
-            }
-        }
-    }
-
-    /// See to it that the data of a record is there; `false` if that cannot be.
-    fn finish(&self, record: &Pending, copied: bool) -> bool {
-        let counters = &self.engine.counters;
-        if copied {
-            counters.frames.add(1);
-            counters.bytes.add(u64::from(record.chunk.data_len));
-            return true;
-        }
-        counters.errors.add(1);
-        counters.fallbacks.add(1);
-        let Pending {
-            slot,
-            chunk,
-            data_at,
-            frame,
-        } = record;
-        let written = self.write_data(slot, chunk, *data_at, frame);
-        if written.is_err() {
-            // Later records may stand behind it already: there is no way on.
-            self.break_off("a frame's data cannot be read any more");
-        }
-        written.is_ok()
+        ring.tx.lock().await_room(&self.on(CONTROL_RING)).now
     }
 
     /// Stop the engine if it has not reported a record in time. Sleeps.
     pub(crate) fn watch_engine(&self) {
         let is_late = |ring: &Pin<KBox<Ring>>| {
             let tx = ring.tx.lock();
-            tx.copies.as_ref().is_some_and(Copies::is_late)
+            tx.copies().is_some_and(Copies::is_late)
         };
         if self.engine.is_there() && (self.rings.iter().any(is_late) || self.engine.is_late()) {
             self.engine.give_up();
@@ -661,7 +479,7 @@ impl Channel {
     /// that their owners' code may vanish. Sleeps.
     pub(crate) fn let_go(&self) {
         for ring in &self.rings {
-            if ring.tx.lock().partial.is_some() && self.detach(ring).is_err() {
+            if ring.tx.lock().has_partial() && self.detach(ring).is_err() {
                 self.break_off("no memory for the rest of a frame whose sender has gone");
             }
         }
@@ -677,87 +495,20 @@ impl Channel {
     /// Move the rest of a frame that is being sent to memory of its own. A frame
     /// for which there is none has failed.
     fn detach(&self, ring: &Pin<KBox<Ring>>) -> Result {
-        let data = KVVec::with_capacity(MAX_FRAME, GFP_KERNEL);
+        let mut data = Some(KVVec::with_capacity(MAX_FRAME, GFP_KERNEL));
         let mut tx = ring.tx.lock();
-        if let Some(mut partial) = tx.partial.take() {
-            partial.frame = detached(&partial.frame, data?)?;
-            tx.partial = Some(partial);
-        }
-        Ok(())
+        // What is not needed is freed without the lock.
+        tx.detach(|frame| detached(frame, data.take().ok_or(ENOMEM)??))
     }
 
     /// Whether the engine copies records it got at or before `time`.
     fn copies_since(&self, time: u64) -> bool {
         let copies = |(number, ring): (u32, &Pin<KBox<Ring>>)| {
             let tx = &mut *ring.tx.lock();
-            self.settle(number, tx);
-            tx.copies.as_ref().is_some_and(|c| c.has_since(time))
+            tx.settle(&self.on(number));
+            tx.copies().is_some_and(|c| c.has_since(time))
         };
         (0..).zip(&self.rings).any(copies)
-    }
-
-    fn refused(&self, e: ReserveError) -> SendError {
-        match e {
-            ReserveError::Full | ReserveError::TooManyHeld => {
-                self.counters.ring_full.add(1);
-                SendError::Full
-            }
-            ReserveError::Length => SendError::TooLarge,
-            ReserveError::Corrupt(cause) => {
-                self.fail(cause);
-                SendError::Gone
-            }
-        }
-    }
-
-    /// Write block header and headers of a record; where its data begins.
-    fn write_head(
-        &self,
-        slot: &Slot,
-        chunk: &Chunk,
-        envelope: &Envelope,
-        frame: &Frame,
-    ) -> Result<usize> {
-        let mut head = Head::new();
-        head.put(&slot.header(&chunk.hdr))?;
-        if chunk.hdr.hdr_len != 0 {
-            let bytes = envelope.encode();
-            head.put(bytes.get(..envelope.len()).ok_or(EINVAL)?)?;
-            head.put(frame.func_hdr())?;
-        }
-        slot.write(&self.out, 0, head.bytes()).map_err(|_| EIO)?;
-        Ok(head.len)
-    }
-
-    /// Copy the data of a record.
-    fn write_data(&self, slot: &Slot, chunk: &Chunk, data_at: usize, frame: &Frame) -> Result {
-        dma::for_each_piece(chunk, data_at, frame, |at, piece| {
-            self.out.copy(&slot.parts, at, piece)
-        })
-    }
-
-    /// Send as much as fits of a frame in several records.
-    fn go_on(&self, number: u32, tx: &mut Tx) {
-        while let Some(mut partial) = tx.partial.take() {
-            let mut rest = partial.rest.clone();
-            let Some(chunk) = rest.next() else {
-                return;
-            };
-            match self.put(tx, &chunk, &partial.head, &partial.frame) {
-                Ok(_) => {
-                    partial.rest = rest;
-                    self.publish(number, tx);
-                    tx.partial = Some(partial);
-                }
-                Err(SendError::Full) => {
-                    tx.partial = Some(partial);
-                    if !self.arm_space(number, tx) {
-                        return;
-                    }
-                }
-                Err(e) => partial.frame.fail(e.into()),
-            }
-        }
     }
 
     /// Report what the peer has consumed.
@@ -765,43 +516,9 @@ impl Channel {
         let Some(ring) = self.rings.get(number as usize) else {
             return;
         };
-        let mut tx = ring.tx.lock();
-        if tx.is_idle() {
-            return;
-        }
-        let awaited = tx.awaited;
-        let units = self.harvest(number, &mut tx);
-        drop(tx);
-        match number {
-            _ if units == 0 => {}
-            CONTROL_RING if awaited => peer.tx_completed(queue_of(number), 0),
-            CONTROL_RING => {}
-            _ => peer.tx_completed(queue_of(number), units),
-        }
-    }
-
-    /// Units of `tx` that the peer has consumed and nobody was told of yet.
-    fn harvest(&self, number: u32, tx: &mut Tx) -> u32 {
-        if tx.copies.as_ref().is_some_and(|c| !c.is_empty()) {
-            self.settle(number, tx);
-        }
-        match tx.producer.refresh(&self.inb) {
-            Ok(_) => {
-                if tx.partial.is_some() {
-                    self.go_on(number, tx);
-                }
-                let units = tx.unreported();
-                if units < tx.producer.units() / REPORT_PART && !tx.awaited {
-                    return 0;
-                }
-                tx.awaited &= units == 0;
-                tx.reported = tx.reported.wrapping_add(units);
-                units
-            }
-            Err(cause) => {
-                self.fail(cause);
-                0
-            }
+        let units = ring.tx.lock().completions(&self.on(number));
+        if let Some(units) = units {
+            peer.tx_completed(queue_of(number), units);
         }
     }
 
@@ -1039,32 +756,6 @@ impl Channel {
         self.rings.get(number as usize).is_some_and(is_ready)
     }
 
-    /// Ask for a doorbell once half of what is under way has been consumed;
-    /// `true` if it has, or if nothing is under way. Once the epoch is over, the next
-    /// that happens is that the peer leaves.
-    fn arm_space(&self, number: u32, tx: &mut Tx) -> bool {
-        if !self.is_open() {
-            return false;
-        }
-        self.publish(number, tx);
-        let free = tx.producer.free_units();
-        let outstanding = tx.producer.units() - free;
-        let target = free + outstanding.div_ceil(2);
-        match tx.producer.arm_space(&self.out, &self.inb, target * UNIT) {
-            Ok(armed) => {
-                let there = self.follow(number, armed, 0);
-                // The peer is asked for what it knows of only.
-                let copying = tx.copies.as_ref().is_some_and(|c| !c.is_empty());
-                tx.rearm = !there && copying;
-                there
-            }
-            Err(cause) => {
-                self.fail(cause);
-                true
-            }
-        }
-    }
-
     /// What is known of memory and rings.
     pub(crate) fn details(&self) -> LinkDetails {
         let mut details = LinkDetails {
@@ -1126,21 +817,15 @@ impl Ring {
         rx: Place,
         tags: Tags,
         ringing: Ringing,
+        urgent: bool,
         copies: Option<Copies>,
     ) -> Result<Pin<KBox<Self>>> {
         let Tags {
             tx: own,
             rx: theirs,
         } = tags;
-        let tx = Tx {
-            producer: Producer::new(tx, own, theirs, ringing).map_err(|_| error::protocol())?,
-            partial: None,
-            sent: 0,
-            reported: 0,
-            awaited: false,
-            copies,
-            rearm: false,
-        };
+        let tx = Tx::new(tx, own, theirs, ringing, urgent, copies);
+        let tx = tx.map_err(|_| error::protocol())?;
         let size = rx.size;
         let rx = Rx {
             consumer: Consumer::new(rx, own, theirs, ringing).map_err(|_| error::protocol())?,
@@ -1162,7 +847,7 @@ impl Ring {
     fn details(&self, inb: &LocalMemory) -> RingDetails {
         let (tx_units, tx_free) = {
             let tx = self.tx.lock();
-            (tx.producer.units(), tx.producer.free_units())
+            (tx.units(), tx.free_units())
         };
         let (rx_units, rx_used) = {
             let rx = self.rx.lock();
@@ -1207,13 +892,6 @@ fn detached(frame: &Frame, mut data: KVVec<u8>) -> Result<Frame> {
     Frame::new(frame.func(), frame.func_hdr(), frame.priority(), body)
 }
 
-/// Take back a record that cannot be written.
-fn withdraw(tx: &mut Tx, slot: Slot, error: Error) -> SendError {
-    // The slot is the newest one: the lock is held since it was reserved.
-    let _ = tx.producer.cancel(slot);
-    SendError::Body(error)
-}
-
 /// The data queue that a ring belongs to; the control ring goes with queue 0.
 pub(crate) fn queue_of(number: u32) -> u16 {
     number.saturating_sub(1) as u16
@@ -1226,35 +904,6 @@ fn deliver(rx: &RxContext<'_>, peer: &Arc<Peer>, headers: &[u8], data: &dyn RxDa
         return peer.stats().rx_errors.add(1);
     };
     let _ = service::receive(rx, peer, MsgHdr::decode(msg), rest, data);
-}
-
-/// The headers of a record, collected for one write.
-struct Head {
-    bytes: [u8; BlockHdr::SIZE + HDR_MAX],
-    len: usize,
-}
-
-impl Head {
-    fn new() -> Self {
-        Self {
-            bytes: [0; BlockHdr::SIZE + HDR_MAX],
-            len: 0,
-        }
-    }
-
-    fn put(&mut self, bytes: &[u8]) -> Result {
-        let end = self.len + bytes.len();
-        self.bytes
-            .get_mut(self.len..end)
-            .ok_or(EMSGSIZE)?
-            .copy_from_slice(bytes);
-        self.len = end;
-        Ok(())
-    }
-
-    fn bytes(&self) -> &[u8] {
-        self.bytes.get(..self.len).unwrap_or_default()
-    }
 }
 
 /// A frame's data, still in the ring.

@@ -14,7 +14,6 @@
 //! report in time is stopped, and not used again in this epoch.
 
 use crate::{
-    channel::TX_HELD,
     device::Shared,
     inward::{
         InRing,
@@ -53,9 +52,10 @@ use mp_kernel::{
 };
 use mp_proto::{
     layout::Layout,
-    ring::{
-        Chunk,
-        Slot, //
+    ring::Chunk,
+    sending::{
+        self,
+        TX_HELD, //
     }, //
 };
 use mp_transport::{
@@ -95,30 +95,14 @@ pub(crate) struct Counters {
 }
 
 /// A record whose headers are written and whose data is to be copied.
-pub(crate) struct Pending {
-    pub(crate) slot: Slot,
-    pub(crate) chunk: Chunk,
-    /// Where in the record its data begins.
-    pub(crate) data_at: usize,
-    pub(crate) frame: Frame,
-}
+pub(crate) type Pending = sending::Pending<Frame>;
 
-impl Pending {
-    /// Call `put` with each piece of the record's data and its place in the record.
-    ///
-    /// # Errors
-    ///
-    /// Those of `put` and of the frame's body; `EINVAL` if the body is shorter
-    /// than it said, which would leave old bytes in the record.
-    pub(crate) fn for_each_piece<'a>(
-        &'a self,
-        put: impl FnMut(usize, SharedBytes<'a>) -> Result,
-    ) -> Result {
-        for_each_piece(&self.chunk, self.data_at, &self.frame, put)
-    }
-}
-
-/// As [`Pending::for_each_piece`].
+/// Call `put` with each piece of a record's data and its place in the record.
+///
+/// # Errors
+///
+/// Those of `put` and of the frame's body; `EINVAL` if the body is shorter
+/// than it said, which would leave old bytes in the record.
 #[inline]
 pub(crate) fn for_each_piece<'a>(
     chunk: &Chunk,
@@ -306,32 +290,9 @@ impl Copies {
         })
     }
 
-    /// Whether nothing is under way.
-    #[inline]
-    pub(crate) fn is_empty(&self) -> bool {
-        self.flights.is_empty()
-    }
-
     /// A place that no record has.
     fn vacancy(&self) -> Option<usize> {
         (0..TX_HELD).find(|place| self.flights.iter().all(|f| f.place != *place))
-    }
-
-    /// Take a record out that the engine has reported, and whether it has been
-    /// copied.
-    pub(crate) fn take_reported(&mut self) -> Option<(Pending, bool)> {
-        let outcome = |f: &Flight| self.results.outcome(f.place);
-        let at = self.flights.iter().position(|f| outcome(f).is_some())?;
-        let copied = outcome(self.flights.get(at)?) == Some(true);
-        let flight = self.flights.remove(at).ok()?;
-        Some((flight.record, copied))
-    }
-
-    /// Fail all frames. The engine has been stopped.
-    pub(crate) fn abandon(&mut self) {
-        for flight in self.flights.drain_all() {
-            flight.record.frame.fail(error::not_connected());
-        }
     }
 
     /// Whether a record was started at or before `time`.
@@ -346,6 +307,27 @@ impl Copies {
             now.saturating_sub(f.since) > TIMEOUT && self.results.outcome(f.place).is_none()
         };
         self.flights.iter().any(late)
+    }
+}
+
+impl sending::Copies<Frame> for Copies {
+    #[inline]
+    fn is_empty(&self) -> bool {
+        self.flights.is_empty()
+    }
+
+    fn take_reported(&mut self) -> Option<(Pending, bool)> {
+        let outcome = |f: &Flight| self.results.outcome(f.place);
+        let at = self.flights.iter().position(|f| outcome(f).is_some())?;
+        let copied = outcome(self.flights.get(at)?) == Some(true);
+        let flight = self.flights.remove(at).ok()?;
+        Some((flight.record, copied))
+    }
+
+    fn abandon(&mut self) {
+        for flight in self.flights.drain_all() {
+            flight.record.frame.fail(error::not_connected());
+        }
     }
 }
 
@@ -529,8 +511,14 @@ impl Engine {
         let copier = self.copier.load(&guard)?;
         let flight = copies.flights.last()?;
         let mut transfer = copier.transfer()?;
-        let gathered = flight.record.for_each_piece(|at, piece| {
-            let runs = flight.record.slot.parts.window(at, piece.len());
+        let Pending {
+            slot,
+            chunk,
+            data_at,
+            frame,
+        } = &flight.record;
+        let gathered = for_each_piece(chunk, *data_at, frame, |at, piece| {
+            let runs = slot.parts.window(at, piece.len());
             let runs = runs.map_err(|_| EINVAL)?;
             let (head, tail) = piece.split_at(runs.first.len);
             // SAFETY: The pieces live as long as the body of a frame is borrowed, and nobody has it

@@ -1,28 +1,25 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The rings of a link in one epoch, driven as `rust/pximc_ntb/channel.rs` does: the same calls of
+//! The rings of a link in one epoch. The sending halves are [`mp_proto::sending`]'s, as in the
+//! kernel; the receiving halves are driven as `rust/pximc_ntb/channel.rs` does, by the same calls of
 //! [`mp_proto::ring`] in the same order. Copies by a DMA engine are left out.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use mp_proto::layout::{Layout, CONTROL_RING};
-use mp_proto::memory::Outbound;
+use mp_proto::memory::OutOfBounds;
 use mp_proto::ring::{
-    Armed, Chunk, Consumer, Corrupt, NextError, Producer, Reassembly, Record, ReserveError,
-    Ringing, Slot, Split, Step, UNIT,
+    Armed, Chunk, Consumer, Corrupt, NextError, Reassembly, Record, Ringing, Slot, Step,
 };
-use mp_proto::wire::{BlockHdr, Envelope, Priority, Tag};
+use mp_proto::sending::{self, Context, Copies, Payload, Pending, SendingHalf};
+use mp_proto::wire::{Envelope, Priority, Tag};
 
 use crate::dice::Dice;
 use crate::wire::{Near, Window};
 
-/// Records a producer may have reserved at a time.
-const TX_HELD: usize = 16;
 /// Records a consumer may hold at a time.
 const RX_HELD: usize = 256;
-/// See `REPORT_PART` of the kernel module.
-const REPORT_PART: u32 = 16;
 /// See `URGENT_PART` of the kernel module.
 const URGENT_PART: u32 = 4;
 /// Most data bytes of a frame.
@@ -42,15 +39,7 @@ pub struct Frame {
 }
 
 /// Why a frame was not taken.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum SendError {
-    /// No room now.
-    Full,
-    /// It never fits.
-    TooLarge,
-    /// The peer has left.
-    Gone,
-}
+pub type SendError = sending::SendError<OutOfBounds>;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
@@ -59,32 +48,43 @@ enum State {
     Faulty,
 }
 
-struct Partial {
-    head: Envelope,
-    frame: Rc<Frame>,
-    rest: Split,
-}
+/// A frame as a ring sends it.
+#[derive(Clone)]
+struct Sent(Rc<Frame>);
 
-struct Tx {
-    producer: Producer<TX_HELD>,
-    partial: Option<Partial>,
-    sent: u32,
-    reported: u32,
-    awaited: bool,
-}
+impl Payload for Sent {
+    type Error = OutOfBounds;
+    const OUTSIDE: OutOfBounds = OutOfBounds;
 
-impl Tx {
-    fn is_idle(&self) -> bool {
-        self.producer.unread_units() == 0 && self.partial.is_none() && !self.awaited
+    fn func_hdr(&self) -> &[u8] {
+        &self.0.func_hdr
     }
 
-    fn unreported(&self) -> u32 {
-        let outstanding = self.producer.units() - self.producer.free_units();
-        self.sent
-            .wrapping_sub(outstanding)
-            .wrapping_sub(self.reported)
+    fn data_len(&self) -> u32 {
+        self.0.data.len() as u32
+    }
+
+    fn failed(&self, _why: SendError) {}
+}
+
+/// Nobody copies records.
+enum NoCopies {}
+
+impl Copies<Sent> for NoCopies {
+    fn is_empty(&self) -> bool {
+        match *self {}
+    }
+
+    fn take_reported(&mut self) -> Option<(Pending<Sent>, bool)> {
+        match *self {}
+    }
+
+    fn abandon(&mut self) {
+        match *self {}
     }
 }
+
+type Tx = SendingHalf<Sent, NoCopies>;
 
 struct Kept {
     place: usize,
@@ -116,34 +116,123 @@ pub struct Received {
     pub last: bool,
 }
 
-/// What the pollers did.
-#[derive(Default, Debug, Clone, Copy)]
-pub struct Counters {
-    /// Doorbells rung.
-    pub bells: u64,
-    /// Sends that met a full ring.
-    pub full: u64,
-    /// Kept frames that were moved out.
-    pub moved_out: u64,
+/// What the rings of a link have in common.
+struct Shared {
+    port: usize,
+    near: Near,
+    far: Window,
+    state: Cell<State>,
+    tainted: Cell<bool>,
+    bells: Rc<RefCell<Vec<(usize, u16)>>>,
+    /// Queues of which a side has gone to sleep.
+    asleep: RefCell<Vec<u16>>,
+}
+
+impl Shared {
+    fn is_open(&self) -> bool {
+        self.state.get() == State::Open
+    }
+
+    fn give_up(&self) {
+        if self.is_open() {
+            self.state.set(State::Faulty);
+        }
+    }
+
+    fn fail(&self, cause: Corrupt) {
+        assert!(
+            self.tainted.get() || !self.is_open(),
+            "an honest peer was taken for a liar: {cause:?}"
+        );
+        self.give_up();
+    }
+
+    fn ring_bell(&self, number: usize) {
+        let bell = (self.port, queue_of(number));
+        self.bells.borrow_mut().push(bell);
+    }
+
+    fn asleep(&self, number: usize) {
+        self.asleep.borrow_mut().push(queue_of(number));
+    }
+}
+
+/// What calls of the sending half of a ring are made for.
+struct On<'a> {
+    shared: &'a Shared,
+    number: usize,
+}
+
+impl Context<Sent> for On<'_> {
+    type Inbound = Near;
+    type Outbound = Window;
+    type Copies = NoCopies;
+
+    fn inbound(&self) -> &Near {
+        &self.shared.near
+    }
+
+    fn outbound(&self) -> &Window {
+        &self.shared.far
+    }
+
+    fn is_open(&self) -> bool {
+        self.shared.is_open()
+    }
+
+    fn write_data(
+        &self,
+        slot: &Slot,
+        chunk: &Chunk,
+        at: usize,
+        frame: &Sent,
+    ) -> Result<(), OutOfBounds> {
+        let from = chunk.data_off as usize;
+        let data = &frame.0.data[from..from + chunk.data_len as usize];
+        slot.write(&self.shared.far, at, data)
+    }
+
+    fn wants_copy(&self, _len: u32) -> bool {
+        false
+    }
+
+    fn start_copy(
+        &self,
+        copies: &mut NoCopies,
+        _record: Pending<Sent>,
+    ) -> Result<(), Pending<Sent>> {
+        match *copies {}
+    }
+
+    fn copy_ended(&self, _len: u32, _copied: bool) {}
+
+    fn ring_bell(&self) {
+        self.shared.ring_bell(self.number);
+    }
+
+    fn asleep(&self) {
+        self.shared.asleep(self.number);
+    }
+
+    fn ring_full(&self) {}
+
+    fn corrupt(&self, cause: Corrupt) {
+        self.shared.fail(cause);
+    }
+
+    fn unreadable(&self) {
+        unreachable!("the data of all frames is there");
+    }
 }
 
 /// The rings of a link, from link-up to link-down.
 pub struct Channel {
-    /// The link, among those of its host.
-    pub port: usize,
     /// The epochs of this host and of the peer.
     pub epochs: (u64, u64),
-    /// Somebody scribbled over its memory: anything may come, and a reset is right.
-    pub tainted: bool,
-    /// What happened.
-    pub counters: Counters,
-    near: Near,
-    far: Window,
+    /// Kept frames that were moved out.
+    pub moved_out: u64,
+    shared: Shared,
     rings: Vec<(Tx, Rx)>,
-    state: State,
-    bells: Rc<RefCell<Vec<(usize, u16)>>>,
-    /// Queues of which a side has gone to sleep: they are to be looked at once more.
-    pub asleep: Vec<u16>,
     dice: Dice,
     keeps: u64,
 }
@@ -168,7 +257,7 @@ pub struct Parts {
     pub dice: Dice,
     /// A function keeps one in so many frames; zero for none.
     pub keeps: u64,
-    /// See [`Channel::tainted`].
+    /// See [`Channel::taint`].
     pub tainted: bool,
 }
 
@@ -180,13 +269,8 @@ impl Channel {
         let ring = |ring| {
             let (to, from) = (theirs.ring(ring), ours.ring(ring));
             let (to, from) = (to.expect("validated"), from.expect("planned"));
-            let half = Tx {
-                producer: Producer::new(to, tx, rx, parts.ringing).expect("validated"),
-                partial: None,
-                sent: 0,
-                reported: 0,
-                awaited: false,
-            };
+            let urgent = ring == CONTROL_RING;
+            let half = Tx::new(to, tx, rx, parts.ringing, urgent, None).expect("validated");
             let other = Rx {
                 consumer: Consumer::new(from, tx, rx, parts.ringing).expect("planned"),
                 order: Reassembly::new(),
@@ -197,19 +281,32 @@ impl Channel {
             (half, other)
         };
         Channel {
-            port: parts.port,
             epochs: parts.epochs,
-            tainted: parts.tainted,
-            counters: Counters::default(),
-            near: parts.near,
-            far: parts.far,
+            moved_out: 0,
             rings: (CONTROL_RING..=queues).map(ring).collect(),
-            state: State::Open,
-            bells: parts.bells,
-            asleep: Vec::new(),
+            shared: Shared {
+                port: parts.port,
+                near: parts.near,
+                far: parts.far,
+                state: Cell::new(State::Open),
+                tainted: Cell::new(parts.tainted),
+                bells: parts.bells,
+                asleep: RefCell::default(),
+            },
             dice: parts.dice,
             keeps: parts.keeps,
         }
+    }
+
+    /// Somebody scribbled over its memory: anything may come, and a reset is right.
+    pub fn taint(&self) {
+        self.shared.tainted.set(true);
+    }
+
+    /// The queues of which a side has gone to sleep since the last call: they are to be looked at
+    /// once more.
+    pub fn take_asleep(&self) -> Vec<u16> {
+        self.shared.asleep.take()
     }
 
     /// Number of data rings.
@@ -220,43 +317,33 @@ impl Channel {
     /// Write all indices again.
     pub fn repeat_indices(&mut self) {
         for (tx, rx) in &mut self.rings {
-            tx.producer.repeat(&self.far).expect("inside");
-            rx.consumer.repeat(&self.far).expect("inside");
+            tx.repeat(&self.shared.far).expect("inside");
+            rx.consumer.repeat(&self.shared.far).expect("inside");
         }
     }
 
     /// End the traffic.
     pub fn close(&mut self) {
-        self.state = State::Closed;
+        self.shared.state.set(State::Closed);
         for (tx, rx) in &mut self.rings {
-            tx.partial = None;
+            tx.close();
             // Given back before, and still to be collected.
             rx.kept.retain(|kept| kept.given_back);
         }
     }
 
     fn is_open(&self) -> bool {
-        self.state == State::Open
+        self.shared.is_open()
     }
 
     /// Whether the link has to be reset.
     pub fn is_faulty(&self) -> bool {
-        self.state == State::Faulty
+        self.shared.state.get() == State::Faulty
     }
 
     /// Reset the link because the layers above do not agree any more.
     pub fn give_up(&mut self) {
-        if self.is_open() {
-            self.state = State::Faulty;
-        }
-    }
-
-    fn fail(&mut self, cause: Corrupt) {
-        assert!(
-            self.tainted || !self.is_open(),
-            "an honest peer was taken for a liar: {cause:?}"
-        );
-        self.give_up();
+        self.shared.give_up();
     }
 
     fn ring_for(&self, queue: u16, priority: Priority) -> Option<usize> {
@@ -267,19 +354,10 @@ impl Channel {
         (number < self.rings.len()).then_some(number)
     }
 
-    fn publish(&mut self, number: usize) {
-        if !self.is_open() {
-            return;
-        }
-        let tx = &mut self.rings[number].0;
-        if tx.producer.publish(&self.far, &self.near) == Ok(true) {
-            self.ring_bell(number);
-        }
-    }
-
-    fn ring_bell(&mut self, number: usize) {
-        self.counters.bells += 1;
-        self.bells.borrow_mut().push((self.port, queue_of(number)));
+    /// The sending half of a ring, and what its calls are made for.
+    fn sending(&mut self, number: usize) -> (&mut Tx, On<'_>) {
+        let Channel { shared, rings, .. } = self;
+        (&mut rings[number].0, On { shared, number })
     }
 
     /// Queue a frame.
@@ -292,40 +370,15 @@ impl Channel {
         let number = self
             .ring_for(queue, frame.priority)
             .ok_or(SendError::Gone)?;
-        if !self.is_open() {
-            return Err(SendError::Gone);
-        }
-        if self.rings[number].0.partial.is_some() {
-            return Err(SendError::Full);
-        }
-        let hdr_len = (head.len() + frame.func_hdr.len()) as u32;
-        let data_len = frame.data.len() as u32;
-        let cap = self.rings[number].0.producer.record_cap();
-        let split = Split::new(hdr_len, data_len, cap);
-        let mut rest = split.map_err(|_| SendError::TooLarge)?;
-        let units = rest.units();
-        let chunk = rest.next().ok_or(SendError::TooLarge)?;
-        self.put(number, &chunk, head, frame)?;
-        if chunk.data_len < data_len {
-            self.rings[number].0.partial = Some(Partial {
-                head: *head,
-                frame: frame.clone(),
-                rest,
-            });
-            self.publish(number);
-            self.go_on(number);
-        }
-        if number == 0 {
-            self.publish(number);
-            return Ok(0);
-        }
-        Ok(units)
+        let (tx, on) = self.sending(number);
+        tx.send(&on, head, &Sent(frame.clone()))
     }
 
     /// Publish what was queued.
     pub fn kick(&mut self, queue: u16) {
         if let Some(number) = self.ring_for(queue, Priority::Bulk) {
-            self.publish(number);
+            let (tx, on) = self.sending(number);
+            tx.publish(&on);
         }
     }
 
@@ -334,126 +387,24 @@ impl Channel {
         let Some(number) = self.ring_for(queue, Priority::Bulk) else {
             return (true, false);
         };
-        self.rings[number].0.awaited = true;
-        let progress = self.arm_space(number);
-        (progress, progress || self.rings[number].0.unreported() != 0)
+        let (tx, on) = self.sending(number);
+        let room = tx.await_room(&on);
+        (room.now, room.has_report)
     }
 
     /// The same for the control ring.
     pub fn arm_priority(&mut self) -> bool {
-        self.rings[0].0.awaited = true;
-        let progress = self.arm_space(0);
-        if progress && self.rings[0].0.partial.is_some() {
-            self.go_on(0);
-        }
-        progress && self.rings[0].0.partial.is_none()
+        let (tx, on) = self.sending(0);
+        tx.await_room(&on).now
     }
 
-    fn put(
-        &mut self,
-        number: usize,
-        chunk: &Chunk,
-        head: &Envelope,
-        frame: &Frame,
-    ) -> Result<(), SendError> {
-        let tx = &mut self.rings[number].0;
-        let slot = match tx.producer.reserve(&self.near, chunk.hdr.buffer_len) {
-            Ok(slot) => slot,
-            Err(e) => return Err(self.refused(e)),
-        };
-        let at = self.write_head(&slot, chunk, head, frame);
-        let from = chunk.data_off as usize;
-        let data = &frame.data[from..from + chunk.data_len as usize];
-        slot.write(&self.far, at, data).expect("inside");
-        // For whoever publishes it, perhaps on another processor.
-        self.far.wmb();
-        let tx = &mut self.rings[number].0;
-        tx.producer.commit(slot);
-        let units = mp_proto::ring::units_for(chunk.hdr.buffer_len);
-        tx.sent = tx.sent.wrapping_add(units);
-        Ok(())
-    }
-
-    fn refused(&mut self, e: ReserveError) -> SendError {
-        match e {
-            ReserveError::Full | ReserveError::TooManyHeld => {
-                self.counters.full += 1;
-                SendError::Full
-            }
-            ReserveError::Length => SendError::TooLarge,
-            ReserveError::Corrupt(cause) => {
-                self.fail(cause);
-                SendError::Gone
-            }
-        }
-    }
-
-    fn write_head(&self, slot: &Slot, chunk: &Chunk, envelope: &Envelope, frame: &Frame) -> usize {
-        let mut head = Vec::with_capacity(BlockHdr::SIZE + Envelope::MAX + frame.func_hdr.len());
-        head.extend_from_slice(&slot.header(&chunk.hdr));
-        if chunk.hdr.hdr_len != 0 {
-            head.extend_from_slice(&envelope.encode()[..envelope.len()]);
-            head.extend_from_slice(&frame.func_hdr);
-        }
-        slot.write(&self.far, 0, &head).expect("inside");
-        head.len()
-    }
-
-    fn go_on(&mut self, number: usize) {
-        while let Some(mut partial) = self.rings[number].0.partial.take() {
-            let mut rest = partial.rest.clone();
-            let Some(chunk) = rest.next() else {
-                return;
-            };
-            match self.put(number, &chunk, &partial.head, &partial.frame) {
-                Ok(()) => {
-                    partial.rest = rest;
-                    self.publish(number);
-                    self.rings[number].0.partial = Some(partial);
-                }
-                Err(SendError::Full) => {
-                    self.rings[number].0.partial = Some(partial);
-                    if !self.arm_space(number) {
-                        return;
-                    }
-                }
-                Err(_) => {}
-            }
-        }
-    }
-
-    /// What the peer has consumed of a ring, and nobody was told of: units, and whether anybody is
-    /// to be told. `None` if nobody is.
+    /// What the peer has consumed of a ring, if somebody is to be told: units.
     pub fn completions(&mut self, number: usize) -> Option<u32> {
-        if number >= self.rings.len() || self.rings[number].0.is_idle() {
+        if number >= self.rings.len() {
             return None;
         }
-        let awaited = self.rings[number].0.awaited;
-        let units = self.harvest(number);
-        match number {
-            _ if units == 0 => None,
-            0 => awaited.then_some(0),
-            _ => Some(units),
-        }
-    }
-
-    fn harvest(&mut self, number: usize) -> u32 {
-        let refreshed = self.rings[number].0.producer.refresh(&self.near);
-        if let Err(cause) = refreshed {
-            self.fail(cause);
-            return 0;
-        }
-        if self.rings[number].0.partial.is_some() {
-            self.go_on(number);
-        }
-        let tx = &mut self.rings[number].0;
-        let units = tx.unreported();
-        if units < tx.producer.units() / REPORT_PART && !tx.awaited {
-            return 0;
-        }
-        tx.awaited &= units == 0;
-        tx.reported = tx.reported.wrapping_add(units);
-        units
+        let (tx, on) = self.sending(number);
+        tx.completions(&on)
     }
 
     /// Take records until there is a whole frame, at most `budget` of them; count them in `done`.
@@ -463,11 +414,11 @@ impl Channel {
         }
         while *done < budget && self.is_open() {
             self.collect(number);
-            let record = match self.rings[number].1.consumer.next(&self.near) {
+            let record = match self.rings[number].1.consumer.next(&self.shared.near) {
                 Ok(Some(record)) => record,
                 Ok(None) | Err(NextError::TooManyHeld) => break,
                 Err(NextError::Corrupt(cause)) => {
-                    self.fail(cause);
+                    self.shared.fail(cause);
                     break;
                 }
             };
@@ -536,9 +487,9 @@ impl Channel {
         let mut data = vec![0; kept.want.len()];
         let parts = kept.record.parts;
         parts
-            .read(&self.near, kept.skip, &mut data)
+            .read(&self.shared.near, kept.skip, &mut data)
             .expect("inside");
-        let same = data == kept.want || self.tainted;
+        let same = data == kept.want || self.shared.tainted.get();
         assert!(same, "a frame that is kept has changed");
     }
 
@@ -570,7 +521,7 @@ impl Channel {
         if !oldest.moved {
             assert!(rx.consumer.release_at(oldest.place));
         }
-        self.counters.moved_out += 1;
+        self.moved_out += 1;
         true
     }
 
@@ -579,8 +530,12 @@ impl Channel {
             return;
         }
         let rx = &mut self.rings[number].1;
-        if rx.consumer.publish_cons(&self.far, &self.near) == Ok(true) {
-            self.ring_bell(number);
+        if rx
+            .consumer
+            .publish_cons(&self.shared.far, &self.shared.near)
+            == Ok(true)
+        {
+            self.shared.ring_bell(number);
         }
     }
 
@@ -589,7 +544,7 @@ impl Channel {
         let step = match accepted {
             Ok(step) => step,
             Err(cause) => {
-                self.fail(cause);
+                self.shared.fail(cause);
                 self.rings[number].1.consumer.release(record.token);
                 return None;
             }
@@ -599,11 +554,11 @@ impl Channel {
         let mut data = vec![0; record.data_len as usize];
         record
             .parts
-            .read(&self.near, 0, &mut headers)
+            .read(&self.shared.near, 0, &mut headers)
             .expect("inside");
         record
             .parts
-            .read(&self.near, skip, &mut data)
+            .read(&self.shared.near, skip, &mut data)
             .expect("inside");
         if !(step.first && step.last) {
             self.rings[number].1.consumer.release(record.token);
@@ -669,19 +624,19 @@ impl Channel {
             return false;
         }
         let rx = &mut self.rings[number].1;
-        match rx.consumer.arm_data(&self.far, &self.near) {
+        match rx.consumer.arm_data(&self.shared.far, &self.shared.near) {
             Ok(armed) => self.note(number, armed) && !self.rings[number].1.consumer.is_full(),
             Err(cause) => {
-                self.fail(cause);
+                self.shared.fail(cause);
                 false
             }
         }
     }
 
     /// Note the queue of a side that goes to sleep; whether it need not sleep.
-    fn note(&mut self, number: usize, armed: Armed) -> bool {
+    fn note(&self, number: usize, armed: Armed) -> bool {
         if armed == Armed::Asleep {
-            self.asleep.push(queue_of(number));
+            self.shared.asleep(number);
         }
         armed == Armed::Ready
     }
@@ -689,12 +644,11 @@ impl Channel {
     /// Whether a side of a queue sleeps although the peer has done what it waits for. Nothing
     /// arrives meanwhile.
     pub fn is_overdue(&self, queue: u16) -> bool {
-        let near = self.near.still();
+        let near = self.shared.near.still();
         let ring = |number: usize| {
             let (tx, rx) = &self.rings[number];
             let has_data = rx.consumer.is_overdue(&near) && !rx.consumer.is_full();
-            let waits = tx.awaited || tx.partial.is_some();
-            has_data || waits && tx.producer.is_overdue(&near)
+            has_data || tx.is_overdue(&near)
         };
         self.is_open() && rings(queue).any(ring)
     }
@@ -703,40 +657,22 @@ impl Channel {
     pub fn mute(&mut self, number: usize) {
         if number < self.rings.len() && self.is_open() {
             let rx = &mut self.rings[number].1;
-            rx.consumer.mute(&self.far).expect("inside");
+            rx.consumer.mute(&self.shared.far).expect("inside");
         }
     }
 
     /// Whether the peer has published something new.
     pub fn is_ready(&self, number: usize) -> bool {
-        self.rings
-            .get(number)
-            .is_some_and(|(_, rx)| rx.consumer.is_ready(&self.near) && !rx.consumer.is_full())
-    }
-
-    fn arm_space(&mut self, number: usize) -> bool {
-        if !self.is_open() {
-            return false;
-        }
-        self.publish(number);
-        let tx = &mut self.rings[number].0;
-        let free = tx.producer.free_units();
-        let outstanding = tx.producer.units() - free;
-        let target = free + outstanding.div_ceil(2);
-        match tx.producer.arm_space(&self.far, &self.near, target * UNIT) {
-            Ok(armed) => self.note(number, armed),
-            Err(cause) => {
-                self.fail(cause);
-                true
-            }
-        }
+        self.rings.get(number).is_some_and(|(_, rx)| {
+            rx.consumer.is_ready(&self.shared.near) && !rx.consumer.is_full()
+        })
     }
 
     /// Nothing is under way in either direction: why that is not so.
     pub fn unrest(&mut self) -> Option<String> {
         for (number, (tx, rx)) in self.rings.iter_mut().enumerate() {
-            let free = tx.producer.refresh(&self.near);
-            if free != Ok(tx.producer.units()) || tx.partial.is_some() {
+            let free = tx.refresh(&self.shared.near);
+            if free != Ok(tx.units()) || tx.has_partial() {
                 return Some(format!("ring {number}: {free:?} units free for sending"));
             }
             if rx.consumer.held_units() != 0 || rx.consumer.unpublished_units() != 0 {
@@ -745,7 +681,7 @@ impl Channel {
                     "ring {number}: {held} units held, {kept} frames kept"
                 ));
             }
-            if rx.order.is_open() || rx.consumer.is_ready(&self.near) {
+            if rx.order.is_open() || rx.consumer.is_ready(&self.shared.near) {
                 return Some(format!("ring {number}: something has not been received"));
             }
         }

@@ -12,7 +12,7 @@
 //! |---|---|
 //! | [`wire`] | windows, scratchpads and messages: the ordering rules of the bridge |
 //! | [`link_end`] | `pximc_ntb/peer_link.rs`, `upper.rs` and the polls of `channel_link.rs` |
-//! | [`channel`] | `pximc_ntb/channel.rs` |
+//! | [`channel`] | the receiving halves of rings in `pximc_ntb/channel.rs`, and `kept.rs` |
 //! | [`service`] | `mp_transport/service.rs`, `peer.rs` |
 //! | [`forward`], [`via`], [`management`] | the files of that name in `mp_transport` |
 //! | [`memory`] | `mp_transport/memory` |

@@ -172,7 +172,7 @@ impl Port {
     /// Add up what happened on the present channel.
     pub fn tally(&mut self, env: &Env) {
         if let Some(channel) = self.channel() {
-            let moved = channel.borrow().counters.moved_out;
+            let moved = channel.borrow().moved_out;
             env.check.borrow_mut().totals.moved_out += moved;
         }
     }
@@ -180,10 +180,10 @@ impl Port {
     /// Anything may come over this link until the epoch ends.
     pub fn taint(&mut self) {
         if let Some(channel) = self.channel() {
-            channel.borrow_mut().tainted = true;
+            channel.borrow().taint();
         }
         if let Some(channel) = self.polled() {
-            channel.borrow_mut().tainted = true;
+            channel.borrow().taint();
         }
     }
 
@@ -713,7 +713,7 @@ impl Host {
                 continue;
             };
             let queues = channel.borrow().queues();
-            for queue in std::mem::take(&mut channel.borrow_mut().asleep) {
+            for queue in channel.borrow().take_asleep() {
                 self.run_in(Entity::Look(k, queue), look);
             }
             for queue in 0..queues {
