@@ -10,13 +10,13 @@ use crate::{
     engine::channels::AGE_MAX,
 };
 
-const KINDS: [Kind; 2] = [Kind::Packets, Kind::Scalars];
+pub(super) const KINDS: [Kind; 2] = [Kind::Packets, Kind::Scalars];
 
 fn roles(kind: Kind) -> [Role; 2] {
     [Direction::Send, Direction::Receive].map(|direction| Role { kind, direction })
 }
 
-impl Net {
+impl<W: Medium> Net<W> {
     /// Until nothing moves and no way for data is to be made. What is said of data is dropped, and
     /// nothing ever waits to be sent.
     fn run_channels(&mut self) {
@@ -641,7 +641,7 @@ fn nodes_that_are_not_there_are_forgotten() {
 
 /// What programs of three nodes do, and what happens to the nodes and to the links.
 #[derive(Clone, Debug)]
-enum Act {
+pub(super) enum Act {
     /// Which node asks for which two endpoints to be connected.
     Connect(usize, usize, usize),
     Open(usize, bool),
@@ -657,7 +657,7 @@ enum Act {
     Die(usize),
 }
 
-fn acts() -> impl Strategy<Value = Vec<Act>> {
+pub(super) fn acts() -> impl Strategy<Value = Vec<Act>> {
     let node = || 0..NODES;
     let end = || 0..2 * NODES;
     let one = prop_oneof![
@@ -675,8 +675,10 @@ fn acts() -> impl Strategy<Value = Vec<Act>> {
 }
 
 /// Nodes, and what their programs know.
-struct Fates {
-    net: Net,
+pub(super) struct Fates<W: Medium = Ends> {
+    net: Net<W>,
+    /// Of all channels.
+    kind: Kind,
     /// Requests that were not released, by node.
     requests: Vec<(usize, Request)>,
     /// Handles that were opened, by node, and for what.
@@ -684,10 +686,16 @@ struct Fates {
     posted: Vec<(usize, u16, u64)>,
 }
 
-impl Fates {
-    fn new() -> Self {
+/// The endpoints of all nodes, by numbers.
+fn end(number: usize) -> Endpoint {
+    Endpoint::of(id(number / 2), number as u16 % 2 + 1)
+}
+
+impl<W: Medium> Fates<W> {
+    pub(super) fn new(net: Net<W>, kind: Kind) -> Self {
         let mut fates = Fates {
-            net: Net::new(NODES),
+            net,
+            kind,
             requests: Vec::new(),
             opened: Vec::new(),
             posted: Vec::new(),
@@ -701,10 +709,6 @@ impl Fates {
         for port in [1, 2] {
             self.net.endpoint(node, port);
         }
-    }
-
-    fn end(number: usize) -> Endpoint {
-        Endpoint::of(id(number / 2), number as u16 % 2 + 1)
     }
 
     fn note(&mut self, node: usize, request: Result<Request>) {
@@ -763,18 +767,18 @@ impl Fates {
         self.net.cut(a, b, end);
     }
 
-    fn act(&mut self, act: Act) {
+    pub(super) fn act(&mut self, act: Act) {
         match act {
             Act::Connect(by, a, b) if a / 2 != b / 2 => {
-                let (send, receive) = (Self::end(a), Self::end(b));
-                let asked = self.net.nodes[by].connect(Kind::Packets, send, receive);
+                let (send, receive) = (end(a), end(b));
+                let asked = self.net.nodes[by].connect(self.kind, send, receive);
                 self.note(by, asked);
             }
-            Act::Open(end, sends) => {
-                let [send, receive] = roles(Kind::Packets);
+            Act::Open(number, sends) => {
+                let [send, receive] = roles(self.kind);
                 let role = if sends { send } else { receive };
-                let opened = self.net.open(Self::end(end), role);
-                self.note(end / 2, opened);
+                let opened = self.net.open(end(number), role);
+                self.note(number / 2, opened);
             }
             Act::Close(number) if !self.opened.is_empty() => {
                 let index = number % self.opened.len();
@@ -800,11 +804,7 @@ impl Fates {
                 self.net.connect(a, b);
             }
             Act::Die(node) => {
-                for other in (0..NODES).filter(|other| *other != node) {
-                    self.cut(node, other, End::Gone);
-                }
-                self.net.nodes[node] =
-                    Engine::new(id(node), NodeAttributes::default(), Parameters::default());
+                self.net.die(node);
                 self.requests.retain(|(of, _)| *of != node);
                 self.opened.retain(|(of, ..)| *of != node);
                 self.posted.retain(|(of, ..)| *of != node);
@@ -839,6 +839,44 @@ impl Fates {
         let connection = connection.filter(|connection| connection.flags() & open == 0);
         connection.map(|connection| (connection.id, connection.partner))
     }
+
+    /// Let everything happen; then nothing is left of what has ended, and nothing once the others have
+    /// gone.
+    pub(super) fn check_the_end(&mut self) {
+        self.settle();
+        for one in (0..2 * NODES).map(end) {
+            if let Some((id, partner)) = self.connection(one) {
+                let node = &mut self.net.nodes[partner.node().node() as usize];
+                let there = node.local_at(partner.port()).unwrap();
+                let there = there.connection.as_ref();
+                assert_eq!(
+                    there.map(|there| (there.id, there.partner)),
+                    Some((id, one))
+                );
+            }
+        }
+        for other in 1..NODES {
+            self.cut(0, other, End::Gone);
+        }
+        self.make_ways();
+        self.look();
+        let opened = std::mem::take(&mut self.opened);
+        for (_, channel, role) in opened.into_iter().filter(|(of, ..)| *of == 0) {
+            let closed = self.net.nodes[0].close(channel, role).unwrap();
+            assert_eq!(self.net.result(0, closed), Some(Ok(())));
+        }
+        for (_, request) in self.requests.iter().filter(|(of, _)| *of == 0) {
+            // Only opens wait for a connection that may still come.
+            let operation = self.net.nodes[0].requests.operation(*request).copied();
+            assert!(
+                matches!(operation, Some(Operation::Open { .. })),
+                "{operation:?}"
+            );
+        }
+        for port in [1, 2] {
+            assert_eq!(self.net.nodes[0].delete(Endpoint::of(id(0), port)), Ok(()));
+        }
+    }
 }
 
 proptest! {
@@ -848,34 +886,9 @@ proptest! {
     /// they die, no endpoint stays reserved, or connected to one that does not know of it; and when the
     /// others have gone, everything ends.
     #[test]
-    fn channels_leave_nothing_behind_when_nodes_die(acts in acts()) {
-        let mut fates = Fates::new();
+    fn channels_leave_nothing_behind_when_nodes_die(acts in acts(), of_scalars in any::<bool>()) {
+        let mut fates = Fates::new(Net::new(NODES), KINDS[usize::from(of_scalars)]);
         acts.into_iter().for_each(|act| fates.act(act));
-        fates.settle();
-        for end in (0..2 * NODES).map(Fates::end) {
-            if let Some((id, partner)) = fates.connection(end) {
-                let node = &mut fates.net.nodes[partner.node().node() as usize];
-                let there = node.local_at(partner.port()).unwrap();
-                let there = there.connection.as_ref();
-                prop_assert_eq!(there.map(|there| (there.id, there.partner)), Some((id, end)));
-            }
-        }
-        for other in 1..NODES {
-            fates.cut(0, other, End::Gone);
-        }
-        fates.make_ways();
-        while let Some((_, channel, role)) = fates.opened.iter().position(|(of, ..)| *of == 0).map(|at| fates.opened.swap_remove(at)) {
-            let closed = fates.net.nodes[0].close(channel, role).unwrap();
-            prop_assert_eq!(fates.net.result(0, closed), Some(Ok(())));
-        }
-        fates.look();
-        for (_, request) in fates.requests.clone().into_iter().filter(|(of, _)| *of == 0) {
-            // Only opens wait for a connection that may still come.
-            let operation = fates.net.nodes[0].requests.operation(request).copied();
-            prop_assert!(matches!(operation, Some(Operation::Open { .. })), "{:?}", operation);
-        }
-        for port in [1, 2] {
-            prop_assert_eq!(fates.net.nodes[0].delete(Endpoint::of(id(0), port)), Ok(()));
-        }
+        fates.check_the_end();
     }
 }
