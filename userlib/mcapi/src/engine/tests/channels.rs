@@ -655,6 +655,11 @@ pub(super) enum Act {
     Meet(usize, usize),
     /// A node dies, and another one has its number.
     Die(usize),
+    /// Send something through an end that was opened, and take something out of one.
+    Put(usize),
+    Take(usize),
+    /// Two endpoints of nodes that meet are connected and opened, if nothing is in the way.
+    Join(usize, usize),
 }
 
 pub(super) fn acts() -> impl Strategy<Value = Vec<Act>> {
@@ -670,6 +675,9 @@ pub(super) fn acts() -> impl Strategy<Value = Vec<Act>> {
         1 => (node(), node(), any::<bool>()).prop_map(|(a, b, gone)| Act::Cut(a, b, gone)),
         2 => (node(), node()).prop_map(|(a, b)| Act::Meet(a, b)),
         1 => node().prop_map(Act::Die),
+        9 => any::<usize>().prop_map(Act::Put),
+        6 => any::<usize>().prop_map(Act::Take),
+        3 => (end(), end()).prop_map(|(a, b)| Act::Join(a, b)),
     ];
     prop::collection::vec(one, 0..150)
 }
@@ -684,6 +692,82 @@ pub(super) struct Fates<W: Medium = Ends> {
     /// Handles that were opened, by node, and for what.
     opened: Vec<(usize, Channel, Role)>,
     posted: Vec<(usize, u16, u64)>,
+    data: Vec<Data<W>>,
+    /// Packets or scalars that were taken.
+    pub(super) taken: u32,
+}
+
+/// The data of a channel.
+struct Data<W> {
+    /// Of the connection.
+    id: u64,
+    /// The nodes of sender and receiver, and their ends.
+    nodes: [usize; 2],
+    ends: [W; 2],
+    put: u32,
+    taken: u32,
+    /// One of the nodes has gone, or the link.
+    is_cut: bool,
+}
+
+impl<W: Medium> Data<W> {
+    /// What is sent as so many after the first.
+    fn item(kind: Kind, number: u32) -> Vec<u8> {
+        let mut item = u64::from(number).to_le_bytes().to_vec();
+        if kind == Kind::Packets {
+            item.resize(8 + number as usize * 701 % (FRAME - 8), number as u8);
+        }
+        item
+    }
+
+    fn put(&mut self, kind: Kind) {
+        let item = Self::item(kind, self.put);
+        let frame = Frame::Message {
+            lane: Lane { level: 0, port: 1 },
+            from: 1,
+            total: item.len() as u32,
+            data: Piece::Bytes(&item),
+        };
+        if !self.is_cut && self.ends[0].send(&frame).unwrap() {
+            self.put += 1;
+            self.ends[0].flush().unwrap();
+        }
+    }
+
+    /// MC-CHAN-3: what comes next is whole, and what was sent next; whether there was something.
+    fn take(&mut self, kind: Kind) -> bool {
+        let [_, end] = &mut self.ends;
+        let is_some = match end.receive().unwrap() {
+            Some(Frame::Message { data, .. }) => {
+                let mut taken = Vec::new();
+                crate::wire::append(&mut taken, &data);
+                assert!(
+                    taken == Self::item(kind, self.taken),
+                    "torn or out of order"
+                );
+                self.taken += 1;
+                true
+            }
+            Some(other) => panic!("{other:?}"),
+            None => false,
+        };
+        if !self.is_cut {
+            end.flush().unwrap();
+        }
+        is_some
+    }
+
+    /// Take all that was sent, of which nothing is lost unless a node or the link was.
+    fn take_all(&mut self, kind: Kind) -> u32 {
+        let before = self.taken;
+        while self.take(kind) | (!self.is_cut && self.ends[0].arrive()) {}
+        if !self.is_cut {
+            assert_eq!(self.taken, self.put);
+            self.ends[1].arrive();
+            self.ends[0].check_idle();
+        }
+        self.taken - before
+    }
 }
 
 /// The endpoints of all nodes, by numbers.
@@ -699,6 +783,8 @@ impl<W: Medium> Fates<W> {
             requests: Vec::new(),
             opened: Vec::new(),
             posted: Vec::new(),
+            data: Vec::new(),
+            taken: 0,
         };
         (0..NODES).for_each(|node| fates.equip(node));
         fates
@@ -730,6 +816,14 @@ impl<W: Medium> Fates<W> {
                     News::Ask { port, id, .. } => {
                         match self.posted.iter().find(|(.., other)| *other == id).copied() {
                             Some((other, there, _)) => {
+                                self.data.push(Data {
+                                    id,
+                                    nodes: [node, other],
+                                    ends: W::pair(&mut self.net.source),
+                                    put: 0,
+                                    taken: 0,
+                                    is_cut: false,
+                                });
                                 self.net.nodes[node].ready(port, id);
                                 self.net.nodes[other].ready(there, id);
                             }
@@ -764,7 +858,36 @@ impl<W: Medium> Fates<W> {
     }
 
     fn cut(&mut self, a: usize, b: usize, end: End) {
+        self.cut_data(|nodes| nodes == [a, b] || nodes == [b, a]);
         self.net.cut(a, b, end);
+    }
+
+    /// What has not arrived of some data is lost.
+    fn cut_data(&mut self, between: impl Fn([usize; 2]) -> bool) {
+        let data = self.data.iter_mut();
+        for data in data.filter(|data| !data.is_cut && between(data.nodes)) {
+            data.is_cut = true;
+            data.ends[1].sever();
+        }
+    }
+
+    /// The data of one of the ends that are open for a direction.
+    fn data_of(&mut self, direction: Direction, number: usize) -> Option<&mut Data<W>> {
+        let is_one = |(.., role): &&(usize, Channel, Role)| role.direction == direction;
+        let open: Vec<_> = self.opened.iter().filter(is_one).collect();
+        let (node, channel, _) = *open.get(number % open.len().max(1))?;
+        let local = self.net.nodes[*node].local_at(channel.port())?;
+        let id = local.connection.as_ref()?.id;
+        self.data.iter_mut().find(|data| data.id == id)
+    }
+
+    /// Take all that was sent to the ends that are open.
+    fn take_all(&mut self) {
+        let kind = self.kind;
+        for number in 0..self.opened.len() {
+            let data = self.data_of(Direction::Receive, number);
+            self.taken += data.map_or(0, |data| data.take_all(kind));
+        }
     }
 
     pub(super) fn act(&mut self, act: Act) {
@@ -804,11 +927,31 @@ impl<W: Medium> Fates<W> {
                 self.net.connect(a, b);
             }
             Act::Die(node) => {
+                self.cut_data(|nodes| nodes.contains(&node));
                 self.net.die(node);
                 self.requests.retain(|(of, _)| *of != node);
                 self.opened.retain(|(of, ..)| *of != node);
                 self.posted.retain(|(of, ..)| *of != node);
                 self.equip(node);
+            }
+            Act::Put(number) => {
+                let kind = self.kind;
+                if let Some(data) = self.data_of(Direction::Send, number) {
+                    data.put(kind);
+                }
+            }
+            Act::Take(number) => {
+                let kind = self.kind;
+                let data = self.data_of(Direction::Receive, number);
+                self.taken += data.map_or(0, |data| data.take(kind).into());
+            }
+            Act::Join(a, b) if a / 2 != b / 2 => {
+                let (sender, receiver) = (a / 2, b / 2);
+                self.act(Act::Meet(sender, receiver));
+                self.act(Act::Connect(sender, a, b));
+                self.act(Act::Open(a, true));
+                self.act(Act::Open(b, false));
+                self.calm();
             }
             _ => {}
         }
@@ -820,6 +963,11 @@ impl<W: Medium> Fates<W> {
         for a in 0..NODES {
             (0..a).for_each(|b| self.act(Act::Meet(a, b)));
         }
+        self.calm();
+        self.take_all();
+    }
+
+    fn calm(&mut self) {
         loop {
             self.net.run();
             if !self.make_ways() {
