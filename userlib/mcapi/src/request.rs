@@ -517,11 +517,10 @@ mod tests {
             }
             for request in requests {
                 match self.live(*request) {
-                    Some(known) if known.by == By::Program => match known.is_waited {
-                        true => return Err(Error::WaitPending),
-                        false => {}
-                    },
-                    _ => return Err(Error::RequestInvalid),
+                    Some(known) if known.by == By::Call => return Err(Error::RequestInvalid),
+                    Some(known) if known.is_waited => return Err(Error::WaitPending),
+                    Some(_) => {}
+                    None => return Err(Error::RequestInvalid),
                 }
             }
             Ok(())
