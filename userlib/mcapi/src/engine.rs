@@ -331,7 +331,8 @@ impl Engine {
     /// # Errors
     /// [`Error::EndpointInvalid`]: the sender's; [`Error::General`]: an endpoint of this node that
     /// is not for messages; [`Error::MessageSize`], [`Error::Priority`], [`Error::RequestLimit`];
-    /// [`Error::MemoryLimit`]: of calls that do not wait.
+    /// [`Error::MemoryLimit`]: there is no memory for the copy, or, of calls that do not wait, as many
+    /// wait as may.
     pub(crate) fn send(
         &mut self,
         from: Endpoint,
@@ -342,13 +343,12 @@ impl Engine {
     ) -> Result<Request> {
         let lane = self.check_send(from, to, data.len(), priority)?;
         self.requests.check(by)?;
-        let local = self.local_mut(from)?;
-        if by == By::Program {
-            if local.sends >= local.settings.send_buffers {
-                return Err(Error::MemoryLimit);
-            }
-            local.sends += 1;
+        let is_counted = by == By::Program;
+        let local = self.local(from)?;
+        if is_counted && local.sends >= local.settings.send_buffers {
+            return Err(Error::MemoryLimit);
         }
+        let data = copied(&data)?;
         let operation = Operation::Send {
             to: to.node(),
             lane,
@@ -356,10 +356,11 @@ impl Engine {
             by,
         };
         let request = self.requests.begin(by, operation)?;
+        self.local_mut(from)?.sends += u32::from(is_counted);
         let send = Send {
             request,
             from: from.port(),
-            data: copied(&data),
+            data,
         };
         self.peer(to.node()).outgoing.push(lane, send);
         self.seek(to.node());

@@ -46,7 +46,7 @@ impl Setter {
         })
     }
 
-    /// Make a value the latest one.
+    /// Make a value the latest one; false if it can neither be written nor kept now.
     ///
     /// # Errors
     /// How the pair has ended.
@@ -55,14 +55,28 @@ impl Setter {
         outbox: &mut Outbox<D>,
         kind: u8,
         data: Piece<'_>,
-    ) -> Result<(), End> {
-        let is_written = outbox.sending().set(&mut self.register, kind, data);
-        self.kept = match is_written.map_err(end_of)? {
+    ) -> Result<bool, End> {
+        let kept = match self.write(outbox, kind, data)? {
             true => None,
-            false => Some((kind, copied(&data))),
+            false => match copied(&data) {
+                Ok(copy) => Some((kind, copy)),
+                Err(_) => return Ok(false),
+            },
         };
+        self.kept = kept;
         self.owes_news = true;
-        self.tell(outbox)
+        self.tell(outbox)?;
+        Ok(true)
+    }
+
+    fn write<D: Device>(
+        &mut self,
+        outbox: &mut Outbox<D>,
+        kind: u8,
+        data: Piece<'_>,
+    ) -> Result<bool, End> {
+        let written = outbox.sending().set(&mut self.register, kind, data);
+        written.map_err(end_of)
     }
 
     /// Do what could not be done before.
@@ -70,10 +84,15 @@ impl Setter {
     /// # Errors
     /// How the pair has ended.
     pub(crate) fn go_on<D: Device>(&mut self, outbox: &mut Outbox<D>) -> Result<(), End> {
-        match (self.kept.take(), self.owes_news) {
-            (Some((kind, data)), _) => self.set(outbox, kind, Piece::Bytes(&data)),
-            (None, true) => self.tell(outbox),
-            (None, false) => Ok(()),
+        if let Some((kind, data)) = self.kept.take() {
+            if !self.write(outbox, kind, Piece::Bytes(&data))? {
+                self.kept = Some((kind, data));
+            }
+            self.owes_news = true;
+        }
+        match self.owes_news {
+            true => self.tell(outbox),
+            false => Ok(()),
         }
     }
 

@@ -503,6 +503,7 @@ impl<D: Device> Node<D> {
     /// [`Error::RequestInvalid`]; why the operation has failed.
     pub fn test(&self, request: Request) -> Result<Option<Completion>> {
         let mut core = self.0.look()?;
+        core.engine.requests().check_program(request)?;
         let done = core.engine.requests().test(request)?;
         done.cloned().transpose()
     }
@@ -550,7 +551,10 @@ impl<D: Device> Node<D> {
     /// # Errors
     /// [`Error::RequestInvalid`].
     pub fn cancel(&self, request: Request) -> Result<Option<Outcome>> {
-        self.0.with(|core| core.engine.cancel(request))
+        self.0.with(|core| {
+            core.engine.requests().check_program(request)?;
+            core.engine.cancel(request)
+        })
     }
 }
 
@@ -695,12 +699,14 @@ impl<D: Device> Core<D> {
         woken
     }
 
-    /// How a request has ended, which is released then; nothing while it has not.
+    /// How a request has ended, which is released then; nothing while it has not. One that is not there
+    /// was cancelled: whoever waits for it must not look for ever.
     fn take_done(&mut self, request: Request) -> Option<Outcome> {
         let all = self.engine.requests();
-        match all.is_done(request) {
-            true => all.release(request).ok()?.1,
-            false => None,
+        match (all.is_live(request), all.is_done(request)) {
+            (false, _) => Some(Err(Error::RequestCancelled)),
+            (true, true) => all.release(request).ok()?.1,
+            (true, false) => None,
         }
     }
 }
@@ -1375,6 +1381,33 @@ mod tests {
         let core = node.0.alive().unwrap();
         let senders = core.busy.values().map(|pipe| pipe.plan.port);
         assert_eq!(senders.collect::<Vec<_>>(), [3, 7, 5, 1]);
+    }
+
+    /// MC-CANCEL-2: a call whose request is not there any more ends, whether it looks or sleeps.
+    #[test]
+    fn a_call_ends_when_its_request_has_gone() {
+        let world = World::new(1, 8 << 20);
+        world.set_loopback(8 << 20);
+        let fabric = Fabric::with_device(world.open(Host::A));
+        let attributes = NodeAttributes::default();
+        let node = Node::with_fabric(fabric, Topology::default(), 0, 1, attributes).unwrap();
+        let endpoint = node.endpoint_create(None).unwrap();
+        // It ends anyhow, if it does not end as it should.
+        node.set_endpoint_attribute(endpoint, Attribute::Timeout, 10_000)
+            .unwrap();
+        for pause in [LOOK / 5, 5 * LOOK] {
+            std::thread::scope(|scope| {
+                let waits = scope.spawn(|| node.msg_take(endpoint, 8));
+                std::thread::sleep(pause);
+                let withdrawn = node.0.with(|core| {
+                    let pending = core.engine.requests().pending();
+                    assert_eq!(pending.len(), 1);
+                    core.engine.cancel(pending[0])
+                });
+                assert_eq!(withdrawn, Ok(None));
+                assert_eq!(waits.join().unwrap(), Err(Error::RequestCancelled));
+            });
+        }
     }
 
     /// What a session has brought is received before another one takes its place.

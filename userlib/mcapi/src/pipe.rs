@@ -23,7 +23,7 @@ use crate::{
     latest::{Copied, Getter, Setter},
     lock,
     pair::{end_of, Open, Pair},
-    wire::{copied, End},
+    wire::End,
     Error, Request, Result, Scalar, PACKET_MAX,
 };
 use mp_fabric::{Deadline, Device, Session};
@@ -360,10 +360,10 @@ impl<D: Device> Pipe<D> {
     }
 
     /// Let a packet, or the bytes of a scalar, wait until there is room.
-    pub(crate) fn wait_to_send(&self, request: Request, data: &Piece<'_>, is_counted: bool) {
+    pub(crate) fn wait_to_send(&self, request: Request, data: Box<[u8]>, is_counted: bool) {
         self.inner().waiting.push_back(Waiting {
             request,
-            data: copied(data),
+            data,
             is_counted,
         });
     }
@@ -676,13 +676,13 @@ impl<D: Device> Inner<D> {
         all.map(|request| (request, Err(error))).collect()
     }
 
-    /// Make a value the latest one of the state buffer, which always has room.
+    /// Make a value the latest one of the state buffer, which has room unless there is no memory.
     #[cold]
     fn set(&mut self, kind: u8, data: Piece<'_>) -> Result<bool, End> {
-        if let Some(setter) = &mut self.setter {
-            setter.set(&mut self.pair.open()?.outbox, kind, data)?;
+        match &mut self.setter {
+            Some(setter) => setter.set(&mut self.pair.open()?.outbox, kind, data),
+            None => Ok(true),
         }
-        Ok(true)
     }
 
     fn send_packet(&mut self, data: Piece<'_>) -> Result<bool> {
@@ -1030,8 +1030,7 @@ mod tests {
         let [sender, _receiver] = pipe([Kind::Scalars; 2]);
         sender.progress();
         for n in 0..2 * BUDGET as u32 + 1 {
-            let scalar = Piece::Bytes(&[1, 2]);
-            sender.wait_to_send(Request::from_raw(n + 1), &scalar, false);
+            sender.wait_to_send(Request::from_raw(n + 1), Box::new([1, 2]), false);
         }
         let sent = [(); 4].map(|()| sender.progress().ended.len());
         assert_eq!(sent, [BUDGET, BUDGET, 1, 0]);

@@ -81,8 +81,10 @@ struct Slot<T> {
 pub(crate) struct Requests<T> {
     slots: Vec<Slot<T>>,
     /// Those without an entry; the one that is longest without is taken first, but not while they
-    /// are fewer than [`REST`].
+    /// are fewer than `rest`.
     free: VecDeque<u32>,
+    /// [`REST`].
+    rest: usize,
     /// Requests of the program, and how many there may be.
     count: usize,
     most: usize,
@@ -100,6 +102,7 @@ impl<T> Requests<T> {
         Requests {
             slots: slots.collect(),
             free: (0..CALLS as u32).collect(),
+            rest: REST,
             count: 0,
             most,
             over: Vec::new(),
@@ -142,7 +145,7 @@ impl<T> Requests<T> {
     /// # Errors
     /// [`Error::RequestLimit`], [`Error::MemoryLimit`].
     fn slot(&mut self, by: By) -> Result<u32> {
-        let new = match self.free.len() < REST {
+        let new = match self.free.len() < self.rest {
             true => self.grow(),
             false => Err(Error::RequestLimit),
         };
@@ -232,6 +235,17 @@ impl<T> Requests<T> {
             .is_some_and(|entry| entry.done.is_some())
     }
 
+    /// Whether the program has the request: what a call waits for is nobody else's (MC-REQ-4).
+    ///
+    /// # Errors
+    /// [`Error::RequestInvalid`].
+    pub(crate) fn check_program(&self, request: Request) -> Result<()> {
+        match self.entry(request).map(|entry| entry.by) {
+            Some(By::Program) => Ok(()),
+            Some(By::Call) | None => Err(Error::RequestInvalid),
+        }
+    }
+
     /// How it has ended; nothing while it has not. It stays (MC-TEST-2).
     ///
     /// # Errors
@@ -241,7 +255,7 @@ impl<T> Requests<T> {
         Ok(entry.done.as_ref())
     }
 
-    /// Make the caller the waiter of all of them, or of none.
+    /// Make the caller the waiter of all of them, which are the program's, or of none.
     ///
     /// # Errors
     /// [`Error::Parameter`]: there are none, or one is there twice (MC-WAITANY-8).
@@ -254,8 +268,8 @@ impl<T> Requests<T> {
             return Err(Error::Parameter);
         }
         for request in requests {
-            let entry = self.entry(*request).ok_or(Error::RequestInvalid)?;
-            if entry.is_waited {
+            self.check_program(*request)?;
+            if self.entry(*request).is_some_and(|entry| entry.is_waited) {
                 return Err(Error::WaitPending);
             }
         }
@@ -306,6 +320,7 @@ mod tests {
     use super::*;
     use crate::Completion;
     use proptest::prelude::*;
+    use std::collections::HashSet;
 
     fn done(size: usize) -> Outcome {
         Ok(Completion::Sent(size))
@@ -369,91 +384,248 @@ mod tests {
 
     #[derive(Clone, Debug)]
     enum Step {
-        Begin,
+        Begin(By),
         Complete(usize, usize),
-        Test(usize),
         Release(usize),
-        Wait(usize),
+        /// A thread waits for all of them.
+        Wait(Vec<usize>),
+        /// One of the threads waits no more.
         Unwait(usize),
+        /// Those who wait were woken.
+        Forget,
     }
 
     fn steps() -> impl Strategy<Value = Vec<Step>> {
+        // Of the latest ones; a few of them are none at all.
+        let any = || 0..30_usize;
         let one = prop_oneof![
-            Just(Step::Begin),
-            (0..40usize, 0..9usize).prop_map(|(n, size)| Step::Complete(n, size)),
-            (0..40usize).prop_map(Step::Test),
-            (0..40usize).prop_map(Step::Release),
-            (0..40usize).prop_map(Step::Wait),
-            (0..40usize).prop_map(Step::Unwait),
+            6 => Just(Step::Begin(By::Program)),
+            2 => Just(Step::Begin(By::Call)),
+            4 => (any(), 0..9_usize).prop_map(|(n, size)| Step::Complete(n, size)),
+            6 => any().prop_map(Step::Release),
+            3 => prop::collection::vec(any(), 0..4).prop_map(Step::Wait),
+            2 => any().prop_map(Step::Unwait),
+            1 => Just(Step::Forget),
         ];
-        prop::collection::vec(one, 0..200)
+        prop::collection::vec(one, 0..300)
     }
 
-    #[derive(Default)]
-    struct Model {
-        live: bool,
+    /// Requests of the program in the model, at most.
+    const MOST: usize = 8;
+
+    /// What a handle was given out for.
+    struct Known {
+        request: Request,
+        by: By,
+        is_live: bool,
         done: Option<usize>,
-        waited: bool,
+        is_waited: bool,
     }
 
-    proptest! {
-        /// The table of the specification (section 4.3), against handles that remember all.
-        #[test]
-        fn requests_behave_as_the_table_says(steps in steps()) {
-            let mut requests = Requests::new(REQUESTS_MAX);
-            let (mut handles, mut model): (Vec<Request>, Vec<Model>) = Default::default();
-            for step in steps {
-                let index = match step {
-                    Step::Begin => {
-                        handles.push(requests.begin(By::Program, handles.len()).unwrap());
-                        model.push(Model { live: true, ..Model::default() });
-                        continue;
-                    }
-                    Step::Complete(n, _) | Step::Test(n) | Step::Release(n) => n,
-                    Step::Wait(n) | Step::Unwait(n) => n,
-                };
-                let Some(handle) = handles.get(index).copied() else { continue };
-                let known = &mut model[index];
-                match step {
-                    Step::Complete(_, size) => {
-                        requests.complete(handle, done(size));
-                        if known.live {
-                            known.done.get_or_insert(size);
-                        }
-                    }
-                    Step::Release(_) => {
-                        let released = requests.release(handle);
-                        prop_assert_eq!(released.is_ok(), known.live);
-                        if let Ok((operation, completion)) = released {
-                            prop_assert_eq!(operation, index);
-                            prop_assert_eq!(completion.as_ref().map(size), known.done);
-                        }
-                        *known = Model::default();
-                    }
-                    Step::Wait(_) => {
-                        let expected = match (known.live, known.waited) {
-                            (false, _) => Err(Error::RequestInvalid),
-                            (true, true) => Err(Error::WaitPending),
-                            (true, false) => Ok(()),
-                        };
-                        prop_assert_eq!(requests.begin_wait(&[handle]), expected);
-                        known.waited |= known.live;
-                    }
-                    Step::Unwait(_) => {
-                        requests.end_wait(&[handle]);
-                        known.waited = false;
-                    }
-                    _ => {}
+    /// The table, and handles that remember all.
+    struct Model {
+        requests: Requests<usize>,
+        known: Vec<Known>,
+        /// What threads of the program wait for.
+        waits: Vec<Vec<Request>>,
+        /// Requests that a thread is to be woken for.
+        over: HashSet<Request>,
+    }
+
+    impl Model {
+        /// A table whose indices are used again early, and whose generations soon begin anew.
+        fn new() -> Self {
+            let mut requests = Requests::new(MOST);
+            requests.rest = CALLS + 1;
+            for slot in &mut requests.slots {
+                slot.generation = GENERATION_MAX;
+            }
+            Model {
+                requests,
+                known: Vec::new(),
+                waits: Vec::new(),
+                over: HashSet::new(),
+            }
+        }
+
+        /// The handle that was given out as so many others after it, or one that never was.
+        fn handle(&self, back: usize) -> Request {
+            let index = self.known.len().checked_sub(back + 1);
+            index.map_or(Request::from_raw(back as u32), |index| {
+                self.known[index].request
+            })
+        }
+
+        fn live(&mut self, request: Request) -> Option<&mut Known> {
+            let mut known = self.known.iter_mut();
+            known.find(|known| known.is_live && known.request == request)
+        }
+
+        fn count(&self) -> usize {
+            let live = self.known.iter().filter(|known| known.is_live);
+            live.filter(|known| known.by == By::Program).count()
+        }
+
+        fn begin(&mut self, by: By) {
+            let expected = match (by, self.count()) {
+                (By::Program, MOST) => Err(Error::RequestLimit),
+                _ => Ok(()),
+            };
+            let begun = self.requests.begin(by, self.known.len());
+            assert_eq!(begun.map(|_| ()), expected);
+            if let Ok(request) = begun {
+                // MC-REQ-9: none that was given out before.
+                assert!(self.known.iter().all(|known| known.request != request));
+                self.known.push(Known {
+                    request,
+                    by,
+                    is_live: true,
+                    done: None,
+                    is_waited: by == By::Call,
+                });
+            }
+        }
+
+        fn complete(&mut self, request: Request, size: usize) {
+            self.requests.complete(request, done(size));
+            if let Some(known) = self.live(request) {
+                known.done.get_or_insert(size);
+                let is_waited = known.is_waited;
+                self.over.extend(is_waited.then_some(request));
+            }
+        }
+
+        fn release(&mut self, request: Request) {
+            let released = self.requests.release(request);
+            let index = self.known.iter().position(|known| known.request == request);
+            let Some(known) = self.live(request) else {
+                return assert_eq!(released.err(), Some(Error::RequestInvalid));
+            };
+            known.is_live = false;
+            let (ended, is_waited) = (known.done, known.is_waited);
+            self.over.extend(is_waited.then_some(request));
+            let (operation, outcome) = released.unwrap();
+            assert_eq!(Some(operation), index);
+            assert_eq!(outcome.as_ref().map(size), ended);
+        }
+
+        /// Section 4.3: what a wait for these gets.
+        fn expected_of_wait(&mut self, requests: &[Request]) -> Result<()> {
+            let all: HashSet<_> = requests.iter().collect();
+            if all.is_empty() || all.len() < requests.len() {
+                return Err(Error::Parameter);
+            }
+            for request in requests {
+                match self.live(*request) {
+                    Some(known) if known.by == By::Call => return Err(Error::RequestInvalid),
+                    Some(known) if known.is_waited => return Err(Error::WaitPending),
+                    Some(_) => {}
+                    None => return Err(Error::RequestInvalid),
                 }
-                let tested = requests.test(handle).map(|done| done.map(size));
-                let expected = match known.live {
+            }
+            Ok(())
+        }
+
+        fn wait(&mut self, requests: Vec<Request>) {
+            let expected = self.expected_of_wait(&requests);
+            assert_eq!(self.requests.begin_wait(&requests), expected);
+            if expected.is_ok() {
+                for request in &requests {
+                    self.live(*request).unwrap().is_waited = true;
+                }
+                self.waits.push(requests);
+            }
+        }
+
+        fn unwait(&mut self, number: usize) {
+            if number >= self.waits.len() {
+                return;
+            }
+            let requests = self.waits.swap_remove(number);
+            self.requests.end_wait(&requests);
+            for request in requests {
+                if let Some(known) = self.live(request) {
+                    known.is_waited = false;
+                }
+            }
+        }
+
+        fn step(&mut self, step: Step) {
+            match step {
+                Step::Begin(by) => self.begin(by),
+                Step::Complete(n, size) => self.complete(self.handle(n), size),
+                Step::Release(n) => self.release(self.handle(n)),
+                Step::Wait(all) => {
+                    let requests = all.into_iter().map(|n| self.handle(n)).collect();
+                    self.wait(requests);
+                }
+                Step::Unwait(number) => self.unwait(number),
+                Step::Forget => {
+                    self.requests.forget_over();
+                    self.over.clear();
+                }
+            }
+        }
+
+        /// The table says of the latest handles what the model knows of them.
+        fn check(&self, latest: usize) {
+            for known in self.known.iter().rev().take(latest) {
+                let tested = self.requests.test(known.request);
+                let expected = match known.is_live {
                     true => Ok(known.done),
                     false => Err(Error::RequestInvalid),
                 };
-                prop_assert_eq!(tested, expected);
-                let live = model.iter().filter(|known| known.live).count();
-                prop_assert_eq!(requests.count(), live);
+                assert_eq!(tested.map(|done| done.map(size)), expected);
+                let is_done = known.is_live && known.done.is_some();
+                assert_eq!(self.requests.is_live(known.request), known.is_live);
+                assert_eq!(self.requests.is_done(known.request), is_done);
+                let is_own = known.is_live && known.by == By::Program;
+                let expected = is_own.then_some(()).ok_or(Error::RequestInvalid);
+                assert_eq!(self.requests.check_program(known.request), expected);
             }
+            assert_eq!(self.requests.count(), self.count());
+            let pending = |known: &&Known| known.is_live && known.done.is_none();
+            let pending = self.known.iter().filter(pending);
+            let pending: HashSet<_> = pending.map(|known| known.request).collect();
+            let told = self.requests.pending();
+            assert_eq!(told.len(), pending.len());
+            assert_eq!(told.into_iter().collect::<HashSet<_>>(), pending);
+            // Each thread whose request is over, or was released under it, is woken, and no other.
+            let over = self.requests.over().iter().copied();
+            assert_eq!(over.collect::<HashSet<_>>(), self.over);
         }
+    }
+
+    proptest! {
+        /// The table of the specification (section 4.3): requests of the program and of calls, up to the
+        /// limit, with several that wait, and indices that are used again.
+        #[test]
+        fn requests_behave_as_the_table_says(steps in steps()) {
+            let mut model = Model::new();
+            for step in steps {
+                model.step(step);
+                model.check(40);
+            }
+            model.check(usize::MAX);
+        }
+    }
+
+    /// The steps of the property use indices again, with generations that have begun anew.
+    #[test]
+    fn the_model_uses_indices_again() {
+        let mut model = Model::new();
+        for _ in 0..4 * CALLS {
+            model.begin(By::Program);
+            model.release(model.handle(0));
+        }
+        model.check(usize::MAX);
+        let of = |index| {
+            model
+                .known
+                .iter()
+                .filter(move |known| known.request.index() == index)
+        };
+        let generations: Vec<_> = of(0).map(|known| known.request.generation()).collect();
+        assert_eq!(generations[..3], [GENERATION_MAX, 1, 2]);
     }
 }

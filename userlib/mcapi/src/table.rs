@@ -20,8 +20,25 @@ pub(crate) struct Multiply(u64);
 impl Default for Multiply {
     fn default() -> Self {
         // Odd, so that no bit of a key is lost.
-        Multiply(RandomState::new().hash_one(0) | 1)
+        Multiply(secret() | 1)
     }
+}
+
+#[cfg(not(test))]
+fn secret() -> u64 {
+    RandomState::new().hash_one(0)
+}
+
+#[cfg(test)]
+fn secret() -> u64 {
+    let random = || RandomState::new().hash_one(0);
+    SECRET.get().unwrap_or_else(random)
+}
+
+#[cfg(test)]
+thread_local! {
+    /// What a test that has to be repeated puts in the place of chance.
+    pub(crate) static SECRET: std::cell::Cell<Option<u64>> = const { std::cell::Cell::new(None) };
 }
 
 impl BuildHasher for Multiply {

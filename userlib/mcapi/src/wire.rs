@@ -603,10 +603,15 @@ impl Loop {
 }
 
 /// Copy what is sent, once: whatever others do to the memory, the copy stays as it is.
-pub(crate) fn copied(data: &Piece<'_>) -> Box<[u8]> {
-    let mut bytes = Vec::with_capacity(data.len());
+///
+/// # Errors
+/// [`Error::MemoryLimit`]: there is no memory for it.
+pub(crate) fn copied(data: &Piece<'_>) -> Result<Box<[u8]>, Error> {
+    let mut bytes = Vec::new();
+    let reserved = bytes.try_reserve_exact(data.len());
+    reserved.map_err(|_| Error::MemoryLimit)?;
     append(&mut bytes, data);
-    bytes.into()
+    Ok(bytes.into())
 }
 
 /// Copy a frame's data behind what is there.

@@ -9,6 +9,7 @@ use mcapi::{
     Attribute, Channel, Completion, Endpoint, Error, Packet, Request, Result, PACKET_MAX,
     STATUS_OPEN,
 };
+use mp_fabric::Errno;
 use mp_testing::Host;
 use std::{
     thread,
@@ -780,5 +781,50 @@ fn values_wait_for_buffers() {
             assert_eq!(number(&bytes(&packet)), 1);
             b.pktchan_release(packet.address()).unwrap();
         }
+    }
+}
+
+/// MC-STATE-1: between hosts that have no bridge in common, values of packets and scalars that the kernel
+/// has no memory to send are kept, the latest one only. It arrives when there is memory, also if the
+/// sender has closed by then.
+#[test]
+fn the_latest_value_is_kept_while_the_kernel_has_no_memory() {
+    let hosts = Hosts::new();
+    hosts.world.set_routed(true);
+    let (a, b) = (hosts.node(Host::A, 1), hosts.node(Host::B, 2));
+    let pkt = packets(&a, &b, &[STATE, (Attribute::Timeout, 10_000)]);
+    let scl = scalars(&a, &b, &[STATE, (Attribute::Timeout, 10_000)]);
+    for (round, closes) in [false, true].into_iter().enumerate() {
+        let first = 1 + 100 * round as u64;
+        a.pktchan_send(pkt.send, &numbered(first)).unwrap();
+        a.sclchan_send(scl.send, first).unwrap();
+        until(|| take(&b, pkt.receive).is_ok_and(|packet| number(&packet) == first));
+        until(|| b.sclchan_recv::<u64>(scl.receive) == Ok(first));
+        hosts.world.fail_stores(u32::MAX, Errno::NOMEM);
+        let last = first + 20;
+        for value in first + 1..=last {
+            a.pktchan_send(pkt.send, &numbered(value)).unwrap();
+            a.sclchan_send(scl.send, value).unwrap();
+        }
+        if closes {
+            a.pktchan_send_close_i(pkt.send).unwrap();
+            a.sclchan_send_close_i(scl.send).unwrap();
+        }
+        // What has left its host by now is the first one.
+        thread::sleep(Duration::from_millis(100));
+        let is_first = take(&b, pkt.receive).map(|packet| number(&packet));
+        assert_eq!(is_first, Ok(first));
+        assert_eq!(b.sclchan_recv::<u64>(scl.receive), Ok(first));
+        hosts.world.fail_stores(0, Errno::NOMEM);
+        if !closes {
+            until(|| take(&b, pkt.receive).is_ok_and(|packet| number(&packet) == last));
+            until(|| b.sclchan_recv::<u64>(scl.receive) == Ok(last));
+            continue;
+        }
+        // Until the close is there as well.
+        let packets = std::iter::from_fn(|| take(&b, pkt.receive).ok());
+        assert_eq!(packets.last().map(|packet| number(&packet)), Some(last));
+        let scalars = std::iter::from_fn(|| b.sclchan_recv::<u64>(scl.receive).ok());
+        assert_eq!(scalars.last(), Some(last));
     }
 }

@@ -622,3 +622,30 @@ fn a_node_without_its_device_keeps_nobody_waiting() {
         assert_eq!(node.finalize(), Ok(()));
     }
 }
+
+/// MC-CANCEL-1, MC-REQ-1: what a call waits for is no request of the program. Another thread that has
+/// guessed its number can neither cancel it nor wait for it, and the call gets its message.
+#[test]
+fn what_a_call_waits_for_cannot_be_cancelled() {
+    for (_hosts, a, b) in Hosts::pairs() {
+        let [from, to] = [&a, &b].map(|node| node.endpoint_create(Some(1)).unwrap());
+        b.set_endpoint_attribute(to, Attribute::Timeout, 10_000)
+            .unwrap();
+        thread::scope(|scope| {
+            let waits = scope.spawn(|| receive(&b, to));
+            // While the call looks, and after it has fallen asleep.
+            for pause in [5, 60] {
+                thread::sleep(Duration::from_millis(pause));
+                for index in 0..2048 {
+                    let guess = Request::from_raw((1 << 20) | index);
+                    assert_eq!(b.test(guess), Err(Error::RequestInvalid));
+                    assert_eq!(b.wait(guess, Deadline::PAST), Err(Error::RequestInvalid));
+                    assert_eq!(b.cancel(guess), Err(Error::RequestInvalid));
+                }
+            }
+            assert!(!waits.is_finished());
+            a.msg_send(from, to, b"still there", 1).unwrap();
+            assert_eq!(waits.join().unwrap(), b"still there");
+        });
+    }
+}

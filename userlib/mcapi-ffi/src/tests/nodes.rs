@@ -389,3 +389,25 @@ fn nodes_tell_how_far_they_are() {
     start(1, 7).unwrap();
     assert_eq!(told(0, 1), Ok(sys::MCAPI_NODE_ATTR_STATE_RUNNING));
 }
+
+/// MC-INIT-2, MC-GEN-8: of two threads that initialize at once one does, and the other one is told that
+/// the program is a node.
+#[test]
+fn one_of_two_threads_initializes() {
+    let program = program(&world(), Host::A);
+    for _ in 0..20 {
+        let both = std::sync::Barrier::new(2);
+        let ends: Vec<_> = thread::scope(|scope| {
+            let threads = [1, 2].map(|number| {
+                let (program, both) = (&program, &both);
+                scope.spawn(move || {
+                    both.wait();
+                    initialize(program, 0, number).map(|_| ())
+                })
+            });
+            threads.map(|thread| thread.join().unwrap()).into()
+        });
+        assert!(ends.contains(&Ok(())) && ends.contains(&Err(Error::NodeInitialized)));
+        functions::finalize(&program).unwrap();
+    }
+}

@@ -4,6 +4,7 @@
 //! look at, hold up and add to.
 
 mod channels;
+mod sim;
 
 use super::*;
 use crate::{
@@ -16,7 +17,7 @@ use mp_queue_pair::Piece;
 use proptest::prelude::*;
 use std::{
     cell::RefCell,
-    collections::{HashMap, VecDeque},
+    collections::{BTreeMap, HashMap, HashSet, VecDeque},
     rc::Rc,
 };
 
@@ -57,24 +58,75 @@ impl Wire for Ends {
     }
 }
 
+/// What sessions of a test are made of: one end each.
+trait Medium: Wire + Sized {
+    /// What both ends come from.
+    type Source;
+
+    fn pair(source: &mut Self::Source) -> [Self; 2];
+
+    /// Let arrive what this end has sent; whether there was anything on the way.
+    fn arrive(&mut self) -> bool {
+        false
+    }
+
+    /// The other node or the link has gone; whether what had arrived before is received then.
+    fn sever(&mut self) -> bool {
+        false
+    }
+
+    /// Nothing is on the way: whatever this end may write to is free.
+    fn check_idle(&mut self) {}
+}
+
+impl Medium for Ends {
+    type Source = ();
+
+    fn pair((): &mut ()) -> [Self; 2] {
+        let (there, back) = (Way::default(), Way::default());
+        let ends = [(&there, &back), (&back, &there)];
+        ends.map(|(out, inward)| Ends {
+            out: Rc::clone(out),
+            inward: Rc::clone(inward),
+            ..Ends::default()
+        })
+    }
+}
+
 fn id(number: usize) -> NodeId {
     NodeId::new(0, number as u32).unwrap()
 }
 
+fn engine(number: usize) -> Engine {
+    Engine::new(id(number), NodeAttributes::default(), Parameters::default())
+}
+
 /// Nodes, and the ways between them.
-struct Net {
+struct Net<W: Medium = Ends> {
     nodes: Vec<Engine>,
-    wires: HashMap<(usize, usize), Ends>,
+    wires: BTreeMap<(usize, usize), W>,
+    source: W::Source,
+    /// The numbers of the latest sessions.
+    sessions: BTreeMap<(usize, usize), u32>,
+    last_session: u32,
 }
 
 impl Net {
     /// So many nodes, with a session of each two.
     fn new(count: usize) -> Self {
-        let nodes = (0..count)
-            .map(|n| Engine::new(id(n), NodeAttributes::default(), Parameters::default()));
+        Net::with(count, ())
+    }
+}
+
+impl<W: Medium> Net<W> {
+    /// The same over other ways.
+    fn with(count: usize, source: W::Source) -> Self {
         let mut net = Net {
-            nodes: nodes.collect(),
-            wires: HashMap::new(),
+            nodes: (0..count).map(engine).collect(),
+            wires: BTreeMap::new(),
+            source,
+            sessions: BTreeMap::new(),
+            last_session: 0,
         };
         for a in 0..count {
             for b in 0..a {
@@ -86,23 +138,32 @@ impl Net {
     }
 
     fn connect(&mut self, a: usize, b: usize) {
-        let (there, back) = (Way::default(), Way::default());
-        for (from, to, out, inward) in [(a, b, &there, &back), (b, a, &back, &there)] {
-            let ends = Ends {
-                out: Rc::clone(out),
-                inward: Rc::clone(inward),
-                ..Ends::default()
-            };
-            self.wires.insert((from, to), ends);
+        self.last_session += 1;
+        let ways = [(a, b), (b, a)];
+        for ((from, to), wire) in ways.into_iter().zip(W::pair(&mut self.source)) {
+            self.sessions.insert((from, to), self.last_session);
+            self.wires.insert((from, to), wire);
             self.nodes[from].up(id(to), to as u32);
         }
     }
 
     fn cut(&mut self, a: usize, b: usize, end: End) {
         for (from, to) in [(a, b), (b, a)] {
-            self.wires.remove(&(from, to));
+            if let Some(mut wire) = self.wires.remove(&(from, to)) {
+                if wire.sever() {
+                    self.nodes[from].drain(id(to), &mut wire);
+                }
+            }
             self.nodes[from].down(id(to), end);
         }
+    }
+
+    /// A node dies, and another one has its number.
+    fn die(&mut self, node: usize) {
+        for other in (0..self.nodes.len()).filter(|other| *other != node) {
+            self.cut(node, other, End::Gone);
+        }
+        self.nodes[node] = engine(node);
     }
 
     /// One turn of a node with another one; whether something has moved.
@@ -118,10 +179,16 @@ impl Net {
         let ways: Vec<_> = self.wires.keys().copied().collect();
         while ways
             .iter()
-            .filter(|(from, to)| self.turn(*from, *to))
+            .filter(|(from, to)| self.turn(*from, *to) | self.arrive(*from, *to))
             .count()
             > 0
         {}
+    }
+
+    /// Let arrive what a node has sent to another one; whether there was anything.
+    fn arrive(&mut self, from: usize, to: usize) -> bool {
+        let wire = self.wires.get_mut(&(from, to));
+        wire.is_some_and(Medium::arrive)
     }
 
     fn endpoint(&mut self, node: usize, port: u16) -> Endpoint {
@@ -1065,6 +1132,8 @@ enum Step {
     Cancel(usize),
     Cut(usize, usize),
     Connect(usize, usize),
+    /// A node dies, and another one has its number.
+    Die(usize),
 }
 
 const NODES: usize = 3;
@@ -1078,7 +1147,8 @@ fn steps(cuts: u32) -> impl Strategy<Value = Vec<Step>> {
         9 => (node(), node()).prop_map(|(a, b)| Step::Turn(a, b)),
         1 => (0..200_usize).prop_map(Step::Cancel),
         cuts => (node(), node()).prop_map(|(a, b)| Step::Cut(a, b)),
-        cuts => (node(), node()).prop_map(|(a, b)| Step::Connect(a, b)),
+        2 * cuts => (node(), node()).prop_map(|(a, b)| Step::Connect(a, b)),
+        cuts => node().prop_map(Step::Die),
     ];
     prop::collection::vec(one, 0..200)
 }
@@ -1097,10 +1167,24 @@ fn read_label(data: &[u8]) -> (u8, u8, usize) {
     (data[0], data[1], number)
 }
 
+/// A message that was to be sent.
+struct Sent {
+    from: usize,
+    to: usize,
+    level: u8,
+    /// Unless it was cancelled, or the sender has died.
+    request: Option<Request>,
+    /// The session that it was sent in, once it has ended well; [`NOBODY`] if it was discarded.
+    session: Option<u32>,
+}
+
+/// No session.
+const NOBODY: u32 = 0;
+
 /// What the steps have led to.
 #[derive(Default)]
 struct Story {
-    sends: Vec<(usize, usize, Option<Request>)>,
+    sends: Vec<Sent>,
     posted: Vec<(usize, Request)>,
     received: Vec<(usize, usize)>,
 }
@@ -1109,7 +1193,7 @@ impl Story {
     /// A message was received at a node: never twice, and never before an earlier one of its lane.
     fn note(&mut self, at: usize, data: &[u8], last: &mut HashMap<(usize, u8, u8), usize>) {
         let (from, level, number) = read_label(data);
-        assert_eq!(self.sends[number].1, at);
+        assert_eq!(self.sends[number].to, at);
         let before = last.insert((at, from, level), number);
         assert!(
             before.is_none_or(|before| before < number),
@@ -1117,10 +1201,77 @@ impl Story {
         );
         self.received.push((at, number));
     }
+
+    /// Note the sessions that messages were sent in by now.
+    fn note_sent<W: Medium>(&mut self, net: &mut Net<W>) {
+        for sent in self.sends.iter_mut().filter(|sent| sent.session.is_none()) {
+            let way = (sent.from, sent.to);
+            let is_sent = |request| net.result(sent.from, request) == Some(Ok(()));
+            if sent.request.is_some_and(is_sent) {
+                let session = net.sessions.get(&way);
+                let session = session.filter(|_| net.wires.contains_key(&way));
+                sent.session = Some(session.copied().unwrap_or(NOBODY));
+            }
+        }
+    }
+
+    /// A node has died, and with it what its program knew.
+    fn forget(&mut self, node: usize) {
+        for sent in self.sends.iter_mut().filter(|sent| sent.from == node) {
+            (sent.request, sent.session) = (None, None);
+        }
+        self.posted.retain(|(at, _)| *at != node);
+    }
+
+    /// Numbers of what was received: each one once.
+    fn received_once(&self) -> HashSet<usize> {
+        let numbers: HashSet<_> = self.received.iter().map(|(_, number)| *number).collect();
+        assert_eq!(numbers.len(), self.received.len(), "a message came twice");
+        numbers
+    }
+
+    /// MC-GEN-9: each send has ended, and what was told not to have been sent has not come.
+    fn check_ends<W: Medium>(&self, net: &mut Net<W>) {
+        let received = self.received_once();
+        for (number, sent) in self.sends.iter().enumerate() {
+            let Some(request) = sent.request else {
+                continue;
+            };
+            match net.result(sent.from, request) {
+                Some(Ok(())) => {}
+                Some(Err(Error::Transmission)) => {
+                    assert!(!received.contains(&number), "{number} was sent");
+                }
+                other => panic!("{number}: {other:?}"),
+            }
+        }
+    }
+
+    /// MC-GEN-9: of what was sent in a session, a priority at a time, the first ones were received, and
+    /// all of them if the session goes on.
+    fn check_prefixes<W: Medium>(&self, net: &Net<W>) {
+        let received = self.received_once();
+        let mut lost = HashSet::new();
+        for (number, sent) in self.sends.iter().enumerate() {
+            let Some(session) = sent.session.filter(|session| *session != NOBODY) else {
+                continue;
+            };
+            let lane = (sent.from, sent.to, sent.level, session);
+            if received.contains(&number) {
+                assert!(
+                    !lost.contains(&lane),
+                    "{number} came, and one before did not"
+                );
+                continue;
+            }
+            lost.insert(lane);
+            let latest = net.sessions.get(&(sent.from, sent.to));
+            assert_ne!(latest, Some(&session), "{number} is lost");
+        }
+    }
 }
 
-fn play(steps: Vec<Step>) -> (Net, Story) {
-    let mut net = Net::new(NODES);
+fn play<W: Medium>(mut net: Net<W>, steps: Vec<Step>) -> (Net<W>, Story) {
     let endpoints: Vec<_> = (0..NODES).map(|n| net.endpoint(n, 1)).collect();
     let (mut story, mut last) = (Story::default(), HashMap::new());
     for step in steps {
@@ -1130,7 +1281,13 @@ fn play(steps: Vec<Step>) -> (Net, Story) {
                 let (here, there) = (endpoints[from], endpoints[to]);
                 let sent =
                     net.nodes[from].send(here, there, Piece::Bytes(&data), level.into(), By::Call);
-                story.sends.push((from, to, sent.ok()));
+                story.sends.push(Sent {
+                    from,
+                    to,
+                    level,
+                    request: sent.ok(),
+                    session: None,
+                });
             }
             Step::Receive(at) => {
                 if let Some(data) = net.receive(endpoints[at]) {
@@ -1145,17 +1302,23 @@ fn play(steps: Vec<Step>) -> (Net, Story) {
                 net.turn(from, to);
             }
             Step::Cancel(number) => {
-                if let Some((from, _, request)) = story.sends.get_mut(number) {
-                    // Whether it was sent is seen by whether it arrives.
-                    if let Some(request) = request.take() {
-                        let _ = net.nodes[*from].cancel(request);
+                if let Some(sent) = story.sends.get_mut(number) {
+                    // Whether it was sent is seen by whether it arrives, unless that is known.
+                    if let Some(request) = sent.request.take() {
+                        let _ = net.nodes[sent.from].cancel(request);
                     }
                 }
             }
             Step::Cut(a, b) if a != b => net.cut(a, b, End::Gone),
             Step::Connect(a, b) if a != b && !net.wires.contains_key(&(a, b)) => net.connect(a, b),
             Step::Cut(..) | Step::Connect(..) => {}
+            Step::Die(node) => {
+                story.forget(node);
+                net.die(node);
+                assert_eq!(net.endpoint(node, 1), endpoints[node]);
+            }
         }
+        story.note_sent(&mut net);
         // Posted receives are not in order with others that look: those are given first.
         story.posted.retain(|(at, request)| {
             let done = net.nodes[*at].requests().test(*request).unwrap().cloned();
@@ -1187,7 +1350,9 @@ fn play(steps: Vec<Step>) -> (Net, Story) {
                 story.note(at, &data, &mut last);
             }
         }
+        story.note_sent(&mut net);
         if story.received.len() == before {
+            story.check_prefixes(&net);
             return (net, story);
         }
     }
@@ -1200,41 +1365,24 @@ proptest! {
     /// in the order of its lane; and all sends that were not cancelled are complete.
     #[test]
     fn each_message_arrives_once_and_in_order(steps in steps(0)) {
-        let (mut net, story) = play(steps);
-        let mut numbers: Vec<_> = story.received.iter().map(|(_, number)| *number).collect();
-        numbers.sort_unstable();
-        let before = numbers.len();
-        numbers.dedup();
-        prop_assert_eq!(numbers.len(), before);
-        for (number, (from, _, request)) in story.sends.iter().enumerate() {
-            if let Some(request) = request {
-                prop_assert!(numbers.binary_search(&number).is_ok(), "{number} is lost");
-                prop_assert_eq!(net.result(*from, *request), Some(Ok(())));
+        let (mut net, story) = play(Net::new(NODES), steps);
+        let numbers = story.received_once();
+        for (number, sent) in story.sends.iter().enumerate() {
+            if let Some(request) = sent.request {
+                prop_assert!(numbers.contains(&number), "{number} is lost");
+                prop_assert_eq!(net.result(sent.from, request), Some(Ok(())));
             }
         }
         prop_assert!(net.nodes.iter().all(|node| node.discarded() == 0));
     }
 
-    /// MC-GEN-9: the same with sessions that end and begin: none twice, and all requests end; what has
-    /// waited when a session ended is told not to have been sent, and does not come.
+    /// MC-GEN-9: the same with sessions that end and begin, and nodes that die: none twice, and all
+    /// requests end; what has waited when a session ended is told not to have been sent, and does not
+    /// come.
     #[test]
     fn sessions_that_end_double_nothing(steps in steps(1)) {
-        let (mut net, story) = play(steps);
-        let mut numbers: Vec<_> = story.received.iter().map(|(_, number)| *number).collect();
-        numbers.sort_unstable();
-        let before = numbers.len();
-        numbers.dedup();
-        prop_assert_eq!(numbers.len(), before);
-        for (number, (from, _, request)) in story.sends.iter().enumerate() {
-            let Some(request) = request else { continue };
-            match net.result(*from, *request) {
-                Some(Ok(())) => {}
-                Some(Err(Error::Transmission)) => {
-                    prop_assert!(numbers.binary_search(&number).is_err(), "{number} was sent");
-                }
-                other => prop_assert!(false, "{other:?}"),
-            }
-        }
+        let (mut net, story) = play(Net::new(NODES), steps);
+        story.check_ends(&mut net);
     }
 
     /// No frames that a node may send make another one panic, or take more than its buffers.

@@ -10,6 +10,7 @@ use crate::{
     lock,
     pipe::{Buffer, Done, Ended, Pipe, Plan, Tried},
     request::By,
+    wire::copied,
     Channel, Completion, Deadline, Device, Endpoint, Error, NodeId, Outcome, Packet, Payload,
     Request, Result, Scalar,
 };
@@ -403,8 +404,9 @@ impl<D: Device> NodeShared<D> {
             if by == By::Program {
                 pipe.check_room()?;
             }
+            let data = copied(&data)?;
             let request = core.engine.packet(pipe.plan.port, by)?;
-            pipe.wait_to_send(request, &data, by == By::Program);
+            pipe.wait_to_send(request, data, by == By::Program);
             self.begin(core, pipe, request)
         })
     }

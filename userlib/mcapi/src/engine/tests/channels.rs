@@ -10,13 +10,13 @@ use crate::{
     engine::channels::AGE_MAX,
 };
 
-const KINDS: [Kind; 2] = [Kind::Packets, Kind::Scalars];
+pub(super) const KINDS: [Kind; 2] = [Kind::Packets, Kind::Scalars];
 
 fn roles(kind: Kind) -> [Role; 2] {
     [Direction::Send, Direction::Receive].map(|direction| Role { kind, direction })
 }
 
-impl Net {
+impl<W: Medium> Net<W> {
     /// Until nothing moves and no way for data is to be made. What is said of data is dropped, and
     /// nothing ever waits to be sent.
     fn run_channels(&mut self) {
@@ -641,7 +641,7 @@ fn nodes_that_are_not_there_are_forgotten() {
 
 /// What programs of three nodes do, and what happens to the nodes and to the links.
 #[derive(Clone, Debug)]
-enum Act {
+pub(super) enum Act {
     /// Which node asks for which two endpoints to be connected.
     Connect(usize, usize, usize),
     Open(usize, bool),
@@ -655,9 +655,14 @@ enum Act {
     Meet(usize, usize),
     /// A node dies, and another one has its number.
     Die(usize),
+    /// Send something through an end that was opened, and take something out of one.
+    Put(usize),
+    Take(usize),
+    /// Two endpoints of nodes that meet are connected and opened, if nothing is in the way.
+    Join(usize, usize),
 }
 
-fn acts() -> impl Strategy<Value = Vec<Act>> {
+pub(super) fn acts() -> impl Strategy<Value = Vec<Act>> {
     let node = || 0..NODES;
     let end = || 0..2 * NODES;
     let one = prop_oneof![
@@ -670,27 +675,116 @@ fn acts() -> impl Strategy<Value = Vec<Act>> {
         1 => (node(), node(), any::<bool>()).prop_map(|(a, b, gone)| Act::Cut(a, b, gone)),
         2 => (node(), node()).prop_map(|(a, b)| Act::Meet(a, b)),
         1 => node().prop_map(Act::Die),
+        9 => any::<usize>().prop_map(Act::Put),
+        6 => any::<usize>().prop_map(Act::Take),
+        3 => (end(), end()).prop_map(|(a, b)| Act::Join(a, b)),
     ];
     prop::collection::vec(one, 0..150)
 }
 
 /// Nodes, and what their programs know.
-struct Fates {
-    net: Net,
+pub(super) struct Fates<W: Medium = Ends> {
+    net: Net<W>,
+    /// Of all channels.
+    kind: Kind,
     /// Requests that were not released, by node.
     requests: Vec<(usize, Request)>,
     /// Handles that were opened, by node, and for what.
     opened: Vec<(usize, Channel, Role)>,
     posted: Vec<(usize, u16, u64)>,
+    data: Vec<Data<W>>,
+    /// Packets or scalars that were taken.
+    pub(super) taken: u32,
 }
 
-impl Fates {
-    fn new() -> Self {
+/// The data of a channel.
+struct Data<W> {
+    /// Of the connection.
+    id: u64,
+    /// The nodes of sender and receiver, and their ends.
+    nodes: [usize; 2],
+    ends: [W; 2],
+    put: u32,
+    taken: u32,
+    /// One of the nodes has gone, or the link.
+    is_cut: bool,
+}
+
+impl<W: Medium> Data<W> {
+    /// What is sent as so many after the first.
+    fn item(kind: Kind, number: u32) -> Vec<u8> {
+        let mut item = u64::from(number).to_le_bytes().to_vec();
+        if kind == Kind::Packets {
+            item.resize(8 + number as usize * 701 % (FRAME - 8), number as u8);
+        }
+        item
+    }
+
+    fn put(&mut self, kind: Kind) {
+        let item = Self::item(kind, self.put);
+        let frame = Frame::Message {
+            lane: Lane { level: 0, port: 1 },
+            from: 1,
+            total: item.len() as u32,
+            data: Piece::Bytes(&item),
+        };
+        if !self.is_cut && self.ends[0].send(&frame).unwrap() {
+            self.put += 1;
+            self.ends[0].flush().unwrap();
+        }
+    }
+
+    /// MC-CHAN-3: what comes next is whole, and what was sent next; whether there was something.
+    fn take(&mut self, kind: Kind) -> bool {
+        let [_, end] = &mut self.ends;
+        let is_some = match end.receive().unwrap() {
+            Some(Frame::Message { data, .. }) => {
+                let mut taken = Vec::new();
+                crate::wire::append(&mut taken, &data);
+                assert!(
+                    taken == Self::item(kind, self.taken),
+                    "torn or out of order"
+                );
+                self.taken += 1;
+                true
+            }
+            Some(other) => panic!("{other:?}"),
+            None => false,
+        };
+        if !self.is_cut {
+            end.flush().unwrap();
+        }
+        is_some
+    }
+
+    /// Take all that was sent, of which nothing is lost unless a node or the link was.
+    fn take_all(&mut self, kind: Kind) -> u32 {
+        let before = self.taken;
+        while self.take(kind) | (!self.is_cut && self.ends[0].arrive()) {}
+        if !self.is_cut {
+            assert_eq!(self.taken, self.put);
+            self.ends[1].arrive();
+            self.ends[0].check_idle();
+        }
+        self.taken - before
+    }
+}
+
+/// The endpoints of all nodes, by numbers.
+fn end(number: usize) -> Endpoint {
+    Endpoint::of(id(number / 2), number as u16 % 2 + 1)
+}
+
+impl<W: Medium> Fates<W> {
+    pub(super) fn new(net: Net<W>, kind: Kind) -> Self {
         let mut fates = Fates {
-            net: Net::new(NODES),
+            net,
+            kind,
             requests: Vec::new(),
             opened: Vec::new(),
             posted: Vec::new(),
+            data: Vec::new(),
+            taken: 0,
         };
         (0..NODES).for_each(|node| fates.equip(node));
         fates
@@ -701,10 +795,6 @@ impl Fates {
         for port in [1, 2] {
             self.net.endpoint(node, port);
         }
-    }
-
-    fn end(number: usize) -> Endpoint {
-        Endpoint::of(id(number / 2), number as u16 % 2 + 1)
     }
 
     fn note(&mut self, node: usize, request: Result<Request>) {
@@ -726,6 +816,14 @@ impl Fates {
                     News::Ask { port, id, .. } => {
                         match self.posted.iter().find(|(.., other)| *other == id).copied() {
                             Some((other, there, _)) => {
+                                self.data.push(Data {
+                                    id,
+                                    nodes: [node, other],
+                                    ends: W::pair(&mut self.net.source),
+                                    put: 0,
+                                    taken: 0,
+                                    is_cut: false,
+                                });
                                 self.net.nodes[node].ready(port, id);
                                 self.net.nodes[other].ready(there, id);
                             }
@@ -760,21 +858,50 @@ impl Fates {
     }
 
     fn cut(&mut self, a: usize, b: usize, end: End) {
+        self.cut_data(|nodes| nodes == [a, b] || nodes == [b, a]);
         self.net.cut(a, b, end);
     }
 
-    fn act(&mut self, act: Act) {
+    /// What has not arrived of some data is lost.
+    fn cut_data(&mut self, between: impl Fn([usize; 2]) -> bool) {
+        let data = self.data.iter_mut();
+        for data in data.filter(|data| !data.is_cut && between(data.nodes)) {
+            data.is_cut = true;
+            data.ends[1].sever();
+        }
+    }
+
+    /// The data of one of the ends that are open for a direction.
+    fn data_of(&mut self, direction: Direction, number: usize) -> Option<&mut Data<W>> {
+        let is_one = |(.., role): &&(usize, Channel, Role)| role.direction == direction;
+        let open: Vec<_> = self.opened.iter().filter(is_one).collect();
+        let (node, channel, _) = *open.get(number % open.len().max(1))?;
+        let local = self.net.nodes[*node].local_at(channel.port())?;
+        let id = local.connection.as_ref()?.id;
+        self.data.iter_mut().find(|data| data.id == id)
+    }
+
+    /// Take all that was sent to the ends that are open.
+    fn take_all(&mut self) {
+        let kind = self.kind;
+        for number in 0..self.opened.len() {
+            let data = self.data_of(Direction::Receive, number);
+            self.taken += data.map_or(0, |data| data.take_all(kind));
+        }
+    }
+
+    pub(super) fn act(&mut self, act: Act) {
         match act {
             Act::Connect(by, a, b) if a / 2 != b / 2 => {
-                let (send, receive) = (Self::end(a), Self::end(b));
-                let asked = self.net.nodes[by].connect(Kind::Packets, send, receive);
+                let (send, receive) = (end(a), end(b));
+                let asked = self.net.nodes[by].connect(self.kind, send, receive);
                 self.note(by, asked);
             }
-            Act::Open(end, sends) => {
-                let [send, receive] = roles(Kind::Packets);
+            Act::Open(number, sends) => {
+                let [send, receive] = roles(self.kind);
                 let role = if sends { send } else { receive };
-                let opened = self.net.open(Self::end(end), role);
-                self.note(end / 2, opened);
+                let opened = self.net.open(end(number), role);
+                self.note(number / 2, opened);
             }
             Act::Close(number) if !self.opened.is_empty() => {
                 let index = number % self.opened.len();
@@ -800,15 +927,31 @@ impl Fates {
                 self.net.connect(a, b);
             }
             Act::Die(node) => {
-                for other in (0..NODES).filter(|other| *other != node) {
-                    self.cut(node, other, End::Gone);
-                }
-                self.net.nodes[node] =
-                    Engine::new(id(node), NodeAttributes::default(), Parameters::default());
+                self.cut_data(|nodes| nodes.contains(&node));
+                self.net.die(node);
                 self.requests.retain(|(of, _)| *of != node);
                 self.opened.retain(|(of, ..)| *of != node);
                 self.posted.retain(|(of, ..)| *of != node);
                 self.equip(node);
+            }
+            Act::Put(number) => {
+                let kind = self.kind;
+                if let Some(data) = self.data_of(Direction::Send, number) {
+                    data.put(kind);
+                }
+            }
+            Act::Take(number) => {
+                let kind = self.kind;
+                let data = self.data_of(Direction::Receive, number);
+                self.taken += data.map_or(0, |data| data.take(kind).into());
+            }
+            Act::Join(a, b) if a / 2 != b / 2 => {
+                let (sender, receiver) = (a / 2, b / 2);
+                self.act(Act::Meet(sender, receiver));
+                self.act(Act::Connect(sender, a, b));
+                self.act(Act::Open(a, true));
+                self.act(Act::Open(b, false));
+                self.calm();
             }
             _ => {}
         }
@@ -820,6 +963,11 @@ impl Fates {
         for a in 0..NODES {
             (0..a).for_each(|b| self.act(Act::Meet(a, b)));
         }
+        self.calm();
+        self.take_all();
+    }
+
+    fn calm(&mut self) {
         loop {
             self.net.run();
             if !self.make_ways() {
@@ -839,6 +987,44 @@ impl Fates {
         let connection = connection.filter(|connection| connection.flags() & open == 0);
         connection.map(|connection| (connection.id, connection.partner))
     }
+
+    /// Let everything happen; then nothing is left of what has ended, and nothing once the others have
+    /// gone.
+    pub(super) fn check_the_end(&mut self) {
+        self.settle();
+        for one in (0..2 * NODES).map(end) {
+            if let Some((id, partner)) = self.connection(one) {
+                let node = &mut self.net.nodes[partner.node().node() as usize];
+                let there = node.local_at(partner.port()).unwrap();
+                let there = there.connection.as_ref();
+                assert_eq!(
+                    there.map(|there| (there.id, there.partner)),
+                    Some((id, one))
+                );
+            }
+        }
+        for other in 1..NODES {
+            self.cut(0, other, End::Gone);
+        }
+        self.make_ways();
+        self.look();
+        let opened = std::mem::take(&mut self.opened);
+        for (_, channel, role) in opened.into_iter().filter(|(of, ..)| *of == 0) {
+            let closed = self.net.nodes[0].close(channel, role).unwrap();
+            assert_eq!(self.net.result(0, closed), Some(Ok(())));
+        }
+        for (_, request) in self.requests.iter().filter(|(of, _)| *of == 0) {
+            // Only opens wait for a connection that may still come.
+            let operation = self.net.nodes[0].requests.operation(*request).copied();
+            assert!(
+                matches!(operation, Some(Operation::Open { .. })),
+                "{operation:?}"
+            );
+        }
+        for port in [1, 2] {
+            assert_eq!(self.net.nodes[0].delete(Endpoint::of(id(0), port)), Ok(()));
+        }
+    }
 }
 
 proptest! {
@@ -848,34 +1034,9 @@ proptest! {
     /// they die, no endpoint stays reserved, or connected to one that does not know of it; and when the
     /// others have gone, everything ends.
     #[test]
-    fn channels_leave_nothing_behind_when_nodes_die(acts in acts()) {
-        let mut fates = Fates::new();
+    fn channels_leave_nothing_behind_when_nodes_die(acts in acts(), of_scalars in any::<bool>()) {
+        let mut fates = Fates::new(Net::new(NODES), KINDS[usize::from(of_scalars)]);
         acts.into_iter().for_each(|act| fates.act(act));
-        fates.settle();
-        for end in (0..2 * NODES).map(Fates::end) {
-            if let Some((id, partner)) = fates.connection(end) {
-                let node = &mut fates.net.nodes[partner.node().node() as usize];
-                let there = node.local_at(partner.port()).unwrap();
-                let there = there.connection.as_ref();
-                prop_assert_eq!(there.map(|there| (there.id, there.partner)), Some((id, end)));
-            }
-        }
-        for other in 1..NODES {
-            fates.cut(0, other, End::Gone);
-        }
-        fates.make_ways();
-        while let Some((_, channel, role)) = fates.opened.iter().position(|(of, ..)| *of == 0).map(|at| fates.opened.swap_remove(at)) {
-            let closed = fates.net.nodes[0].close(channel, role).unwrap();
-            prop_assert_eq!(fates.net.result(0, closed), Some(Ok(())));
-        }
-        fates.look();
-        for (_, request) in fates.requests.clone().into_iter().filter(|(of, _)| *of == 0) {
-            // Only opens wait for a connection that may still come.
-            let operation = fates.net.nodes[0].requests.operation(request).copied();
-            prop_assert!(matches!(operation, Some(Operation::Open { .. })), "{:?}", operation);
-        }
-        for port in [1, 2] {
-            prop_assert_eq!(fates.net.nodes[0].delete(Endpoint::of(id(0), port)), Ok(()));
-        }
+        fates.check_the_end();
     }
 }
