@@ -1,9 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-only
 #
-# Runs the tests of VIPL's threads under ThreadSanitizer, and fails at the first data race. All code
-# is built for it, the standard library as well: the sanitizer has to see every atomic operation,
-# or it takes what they order for races. No report is suppressed.
+# Runs the tests of VIPL's and MCAPI's threads under ThreadSanitizer, and fails at the first data
+# race. All code is built for it, the standard library as well: the sanitizer has to see every atomic
+# operation, or it takes what they order for races. No report is suppressed.
 #
 # The compiler is Debian's, whose package rust-web-src has the library's sources with all that they
 # need; the sanitizer is that of GCC. The library is built once for each compiler and kept.
@@ -94,4 +94,4 @@ export RUSTFLAGS CARGO_TARGET_DIR=$work/target
 export CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER="setarch -R env LD_PRELOAD=libtsan.so.2"
 export TSAN_OPTIONS="halt_on_error=1 history_size=4"
 cargo test --locked --manifest-path "$checkout/userlib/Cargo.toml" --target "$target" -p vipl \
-	--test threads -- --test-threads 1 "$@"
+	-p mcapi --test threads --test storm -- --test-threads 1 "$@"

@@ -22,8 +22,8 @@
 #define TOLD 8			/* bytes of such a message: a number, little-endian */
 
 static const char usage[] =
-	"usage: vipl_copy receive FILE [--patience MS]\n"
-	"       vipl_copy send HOST FILE [--patience MS]\n";
+	"usage: vipl_copy receive FILE [--patience MS] [--json]\n"
+	"       vipl_copy send HOST FILE [--patience MS] [--json]\n";
 
 static FILE *open_file(const char *name, const char *mode)
 {
@@ -131,6 +131,7 @@ int main(int argc, char **argv)
 {
 	static const struct option options[] = {
 		{ "patience", required_argument, NULL, 'p' },
+		{ "json", no_argument, NULL, 'j' },
 		{ "help", no_argument, NULL, 'h' },
 		{ NULL, 0, NULL, 0 },
 	};
@@ -138,14 +139,16 @@ int main(int argc, char **argv)
 	unsigned long long bytes;
 	const char *const *words;
 	struct end end;
-	int option, count, receiving;
+	int option, count, receiving, json = 0;
 
 	while ((option = getopt_long(argc, argv, "h", options, NULL)) != -1) {
 		if (option == 'h') {
 			fputs(usage, stdout);
 			return EXIT_SUCCESS;
 		}
-		if (option != 'p' || !parse_number(optarg, 1, ULONG_MAX, &shape.patience))
+		if (option == 'j')
+			json = 1;
+		else if (option != 'p' || !parse_number(optarg, 1, ULONG_MAX, &shape.patience))
 			fail_usage(usage);
 	}
 	words = (const char *const *)argv + optind;
@@ -160,6 +163,6 @@ int main(int argc, char **argv)
 		bytes = send_file(&end, find_server(&end, words[1], DISCRIMINATOR), words[2]);
 	leave(&end);
 	check("VipCloseNic", VipCloseNic(end.nic));
-	printf("%llu bytes\n", bytes);
+	printf(json ? "{\"bytes\": %llu}\n" : "%llu bytes\n", bytes);
 	return EXIT_SUCCESS;
 }

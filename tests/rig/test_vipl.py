@@ -352,8 +352,9 @@ def test_the_tools_in_c_copy_files_of_all_lengths(fabric, numbers):
     for length in (0, 1, 32 << 10, 3 << 20, (3 << 20) + 17):
         here.run(f"head -c {length} /dev/urandom > /tmp/source")
         with running(there, path_of(C[1]), "receive", "/tmp/copied"):
-            told = here.run([path_of(C[1]), "send", there.name, "/tmp/source"], env=programs.ENV)
-        assert told.out == f"{length} bytes\n"
+            words = ["send", there.name, "/tmp/source", "--json"]
+            told = here.run([path_of(C[1]), *words], env=programs.ENV)
+        assert json.loads(told.out) == {"bytes": length}
         sent, received = here.run("sha256sum < /tmp/source"), there.run("sha256sum < /tmp/copied")
         assert sent.out == received.out
 

@@ -13,6 +13,7 @@ use crate::{
 };
 use clap::Parser;
 use mp_tools::Sink;
+use serde_json::json;
 use std::{
     fs::File,
     io::{Read, Write},
@@ -40,6 +41,9 @@ pub enum Options {
         /// Milliseconds to be patient with the sender, once there is one
         #[arg(long, value_name = "MS", default_value_t = 30_000)]
         patience: u64,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
     },
     /// Send a file
     Send {
@@ -50,12 +54,15 @@ pub enum Options {
         /// Milliseconds to be patient with the receiver
         #[arg(long, value_name = "MS", default_value_t = 30_000)]
         patience: u64,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
     },
 }
 
 impl Tool for Options {
     fn run<D: Device>(&self, host: &Host<D>, out: &mut Sink<'_>) -> Outcome {
-        let (Options::Receive { patience, .. } | Options::Send { patience, .. }) = self;
+        let (Options::Receive { patience, json, .. } | Options::Send { patience, json, .. }) = self;
         let end = End::new(
             host,
             Shape {
@@ -73,7 +80,11 @@ impl Tool for Options {
                 send(end, &to, &mut File::open(file)?)?
             }
         };
-        Ok(writeln!(out, "{copied} bytes")?)
+        match json {
+            true => writeln!(out, "{}", json!({ "bytes": copied }))?,
+            false => writeln!(out, "{copied} bytes")?,
+        }
+        Ok(())
     }
 }
 

@@ -211,8 +211,9 @@ fn a_copy_is_the_same_file() {
         thread::scope(|scope| {
             let receiver =
                 scope.spawn(|| run::<copy::Options>(&world, Side::B, &to_words).unwrap());
-            let words = ["send", "b", from.to_str().unwrap()];
-            assert_eq!(run::<copy::Options>(&world, Side::A, &words).unwrap(), told);
+            let words = ["send", "b", from.to_str().unwrap(), "--json"];
+            let sent = run::<copy::Options>(&world, Side::A, &words).unwrap();
+            assert_eq!(sent, format!("{{\"bytes\":{len}}}\n"));
             assert_eq!(receiver.join().unwrap(), told);
         });
         assert!(fs::read(&to).unwrap() == bytes, "{len}");
