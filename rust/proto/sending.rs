@@ -387,6 +387,8 @@ impl<F: Payload, C: Copies<F>> SendingHalf<F, C> {
                         return;
                     }
                 }
+                // The peer has broken the rules, which ends the epoch. A rest that is dropped has failed.
+                Err(SendError::Gone) => return,
                 Err(e) => {
                     partial.frame.failed(e);
                     // The peer has its beginning: another frame must not follow.

@@ -560,3 +560,16 @@ fn an_impossible_index_is_reported() {
     assert_eq!(ring.half.completions(&ring.world), None);
     assert_eq!(ring.world.corrupt.get(), Some(Corrupt::ConsumerIndex));
 }
+
+/// The same for the rest of a frame that is under way: its data is not to blame.
+#[test]
+fn a_rest_behind_an_impossible_index_is_gone() {
+    let (mut ring, frame) = with_a_rest();
+    let word = (u64::from(Tag::new(22, 11).value()) << 32) | 9999;
+    ring.world.own.set_word(PLACE.cons, word);
+    ring.half.await_room(&ring.world);
+    assert_eq!(ring.world.corrupt.get(), Some(Corrupt::ConsumerIndex));
+    assert!(!ring.world.unreadable.get());
+    assert_eq!(*frame.0.failures.borrow(), [SendError::Gone]);
+    assert!(!ring.half.has_partial());
+}
