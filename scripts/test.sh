@@ -185,7 +185,7 @@ run_cargo userlib userlib/Cargo.toml
 if [ "${LONG:-}" = 1 ]; then
 	run_long "broken protocol code is noticed" scripts/mutants.sh
 	run_long "fuzzing of the protocol's parsers" scripts/fuzz.sh
-	run_long "threads of VIPL under a race detector" scripts/threads.sh
+	run_long "threads of VIPL and MCAPI under a race detector" scripts/threads.sh
 fi
 run_guests all "$@"
 if [ "${LONG:-}" = 1 ]; then
