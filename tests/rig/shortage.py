@@ -37,8 +37,9 @@ def refused(guest):
 
 
 def running_out(guest):
-    """Shortages for everybody that begin with each of the pieces that something takes, until none
-    was refused; each is a context, in which that is done."""
+    """Make shortages for everybody, until one refuses nothing: the first from the first piece of
+    memory on, each of the others from one piece later. Each is a context, in which something is
+    done."""
     is_over = False
 
     @contextmanager
