@@ -303,7 +303,9 @@ impl Session {
     /// Wait until there is a pair, or will be none.
     fn wait_for_partner(&self, acceptance: &Acceptance, deadline: Option<u64>) -> Result {
         let is_over = || acceptance.outcome().is_some();
-        self.asking.wait_until(Sleep::Killable, deadline, is_over).ok()
+        self.asking
+            .wait_until(Sleep::Killable, deadline, is_over)
+            .ok()
     }
 }
 

@@ -243,7 +243,9 @@ impl Connection {
     /// What the request failed with, `ETIMEDOUT`, `EINTR` if the process is being killed.
     pub(crate) fn outcome(&self, deadline: Option<u64>) -> Result {
         let ended = || self.outcome.load(Acquire) != PENDING;
-        self.asking.wait_until(Sleep::Killable, deadline, ended).ok()?;
+        self.asking
+            .wait_until(Sleep::Killable, deadline, ended)
+            .ok()?;
         kernel::error::to_result(self.outcome.load(Acquire))
     }
 
@@ -687,7 +689,10 @@ impl Connection {
             }
             let has_room = || !self.is_full.load(Acquire);
             let until = [soon, deadline].into_iter().flatten().min();
-            let waited = self.asking.wait_until(Sleep::Interruptible, until, has_room).ok();
+            let waited = self
+                .asking
+                .wait_until(Sleep::Interruptible, until, has_room)
+                .ok();
             let is_over = deadline.is_some_and(|at| monotonic_ns() >= at);
             match waited {
                 // Nobody tells that the link has room again: look.

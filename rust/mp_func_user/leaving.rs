@@ -108,7 +108,11 @@ impl Leaving {
                 return Ok(true);
             }
             let has_changed = || self.gone.load(Acquire) != seen;
-            match self.queue.wait_until(Sleep::Killable, deadline, has_changed).ok() {
+            match self
+                .queue
+                .wait_until(Sleep::Killable, deadline, has_changed)
+                .ok()
+            {
                 Err(e) if e == ETIMEDOUT => return Ok(false),
                 waited => waited?,
             }

@@ -876,7 +876,9 @@ impl Link {
     /// Wait until the peer has answered something, which the caller has asked for.
     fn wait_for_answers(&self, deadline: Option<u64>) -> Result {
         let has_answered = || !self.is_busy.load(Acquire);
-        self.answering.wait_until(Sleep::Killable, deadline, has_answered).ok()
+        self.answering
+            .wait_until(Sleep::Killable, deadline, has_answered)
+            .ok()
     }
 
     /// Something has been answered, or will not be: has those look again who wait for that.

@@ -388,7 +388,13 @@ fn sleep(
         places.is_armed.store(is_armed, Relaxed);
         found != Ok(None) || is_armed
     };
-    let mut waited = wait_until_any(queues.iter().copied(), Sleep::Interruptible, deadline, until_armed)?.ok();
+    let mut waited = wait_until_any(
+        queues.iter().copied(),
+        Sleep::Interruptible,
+        deadline,
+        until_armed,
+    )?
+    .ok();
     if park.flags & MP_PARK_ARMED == 0 && (&found, &waited) == (&Ok(None), &Ok(())) {
         // What others ask from now on wakes nobody here.
         queues.truncate(of_sessions);
@@ -396,7 +402,13 @@ fn sleep(
             found = places.find_news();
             found != Ok(None)
         };
-        waited = wait_until_any(queues.iter().copied(), Sleep::Interruptible, deadline, until_news)?.ok();
+        waited = wait_until_any(
+            queues.iter().copied(),
+            Sleep::Interruptible,
+            deadline,
+            until_news,
+        )?
+        .ok();
     }
     match found {
         Ok(None) => waited.map(|()| None),

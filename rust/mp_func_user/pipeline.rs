@@ -91,7 +91,9 @@ impl Outcomes {
         self.awaited.store(places, Relaxed);
         // Either this sees the last outcome, or whoever tells it sees what is awaited.
         barrier::mb();
-        self.ended.wait_until(Sleep::Killable, None, || self.are_over(places)).ok()
+        self.ended
+            .wait_until(Sleep::Killable, None, || self.are_over(places))
+            .ok()
     }
 }
 

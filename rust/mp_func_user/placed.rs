@@ -189,7 +189,11 @@ impl UnderWay {
             let now = monotonic_ns();
             goes_on(now)?;
             let has_changed = || self.changes.load(Acquire) != seen;
-            match self.queue.wait_until(Sleep::Killable, Some(now + TICK_NS), has_changed).ok() {
+            match self
+                .queue
+                .wait_until(Sleep::Killable, Some(now + TICK_NS), has_changed)
+                .ok()
+            {
                 Err(e) if e != ETIMEDOUT => return Err(e),
                 _ => {}
             }

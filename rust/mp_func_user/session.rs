@@ -405,7 +405,10 @@ impl Session {
         let asked = monotonic_ns();
         loop {
             let deadline = shortage.silent_since(asked) + ANSWER_NS;
-            let answered = self.asking.wait_until(Sleep::Killable, Some(deadline), &ended).ok();
+            let answered = self
+                .asking
+                .wait_until(Sleep::Killable, Some(deadline), &ended)
+                .ok();
             let is_late = shortage.silent_since(asked) + ANSWER_NS <= deadline;
             let waits_on = self.phase() == Phase::Asking && !is_late;
             match answered {

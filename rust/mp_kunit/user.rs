@@ -203,11 +203,20 @@ mod tests {
     fn a_wait_ends_at_its_deadline_and_not_before() -> Result {
         let queue = Arc::pin_init(new_wait_queue!("mp_test"), GFP_KERNEL)?;
         let deadline = monotonic_ns() + 3 * MILLISECOND;
-        assert_eq!(queue.wait_until(Sleep::Killable, Some(deadline), || false), Waited::TimedOut);
+        assert_eq!(
+            queue.wait_until(Sleep::Killable, Some(deadline), || false),
+            Waited::TimedOut
+        );
         assert!(monotonic_ns() >= deadline);
         // In the past; then the condition still counts.
-        assert_eq!(queue.wait_until(Sleep::Killable, Some(0), || false), Waited::TimedOut);
-        assert_eq!(queue.wait_until(Sleep::Killable, Some(0), || true), Waited::Woken);
+        assert_eq!(
+            queue.wait_until(Sleep::Killable, Some(0), || false),
+            Waited::TimedOut
+        );
+        assert_eq!(
+            queue.wait_until(Sleep::Killable, Some(0), || true),
+            Waited::Woken
+        );
         Ok(())
     }
 
@@ -236,7 +245,9 @@ mod tests {
         thread.kick();
         // Far away, and as far as there is no time: neither decides.
         for deadline in [Some(u64::MAX), Some(monotonic_ns() + (1 << 60)), None] {
-            let waited = queue.wait_until(Sleep::Killable, deadline, || thread.work().flag.load(Acquire));
+            let waited = queue.wait_until(Sleep::Killable, deadline, || {
+                thread.work().flag.load(Acquire)
+            });
             assert_eq!(waited, Waited::Woken);
             thread.work().flag.store(false, Relaxed);
             thread.kick();

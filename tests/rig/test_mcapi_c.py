@@ -194,7 +194,7 @@ def recovered(client, packets):
 def test_a_client_goes_on_with_a_worker_that_was_killed_and_is_back(fabric):
     """MC-INIT-7, MC-CHAN-16, MC-WAIT-4, MC-CANCEL-6: both have their numbers again, and a new channel."""
     here, there, _ = fabric.hosts
-    packets = 20_000
+    packets = 5_000
     with started((there, RECOVER, "worker", 56)) as (worker,):
         client = start(here, RECOVER, "client", 57, 56, packets)
         try:
@@ -212,7 +212,7 @@ def test_a_client_goes_on_with_a_worker_that_stood_still(fabric):
     """MC-GEN-5, MC-FINAL-2, MC-CANCEL-6: no wait of the client is longer than it says, nor is finalizing;
     the worker sees that its client has gone, and serves the next one."""
     here, there, _ = fabric.hosts
-    packets = 20_000
+    packets = 5_000
     with started((there, RECOVER, "worker", 58)) as (worker,):
         client = start(here, RECOVER, "client", 59, 58, packets)
         try:

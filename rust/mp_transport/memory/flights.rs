@@ -119,7 +119,9 @@ impl Flights {
         let _ = self.is_closed.xchg(true, Full);
         let is_over = || self.count.load(Acquire) == 0;
         // Also for a process that is being killed.
-        while self.landing.wait_until(Sleep::Killable, None, is_over) == Waited::Interrupted && !is_over() {
+        while self.landing.wait_until(Sleep::Killable, None, is_over) == Waited::Interrupted
+            && !is_over()
+        {
             fsleep(Delta::from_millis(1));
         }
     }
