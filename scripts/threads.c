@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 
-/* What newer compilers call of ThreadSanitizer and GCC's library does not have: its own versions of
- * the C library's functions look at the memory. */
+/*
+ * What newer compilers call of ThreadSanitizer and GCC's library does not have: its own versions of
+ * the C library's functions look at the memory.
+ */
 
 #include <string.h>
 
