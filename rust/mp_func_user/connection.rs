@@ -240,7 +240,7 @@ impl Connection {
     ///
     /// # Errors
     ///
-    /// What the request failed with, `ETIMEDOUT`, `EINTR` if the process is being killed.
+    /// What the request failed with, `ETIMEDOUT`, `ERESTARTSYS` if the process is being killed.
     pub(crate) fn outcome(&self, deadline: Option<u64>) -> Result {
         let ended = || self.outcome.load(Acquire) != PENDING;
         self.asking

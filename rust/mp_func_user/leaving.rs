@@ -64,8 +64,8 @@ impl Leaving {
     ///
     /// # Errors
     ///
-    /// `EINPROGRESS` if that is not proven yet, at once if there is no peer to ask; `EINTR` if
-    /// the process is being killed.
+    /// `EINPROGRESS` if that is not proven yet, at once if there is no peer to ask; `ERESTARTSYS`
+    /// if the process is being killed.
     pub(crate) fn wait(&self, link: &Link, segment: u32) -> Result {
         if !link.is_ending(segment) {
             return Ok(());
@@ -99,7 +99,7 @@ impl Leaving {
     ///
     /// # Errors
     ///
-    /// `EINTR` if the process is being killed.
+    /// `ERESTARTSYS` if the process is being killed.
     fn has_ended_by(&self, deadline: u64, link: &Link, segment: u32) -> Result<bool> {
         let deadline = Some(deadline);
         loop {

@@ -1082,7 +1082,7 @@ impl Link {
     ///
     /// # Errors
     ///
-    /// `ENODEV` if the interface has gone, `ENETDOWN`, `ETIMEDOUT`, `EINTR` if the process is
+    /// `ENODEV` if the interface has gone, `ENETDOWN`, `ETIMEDOUT`, `ERESTARTSYS` if the process is
     /// being killed.
     pub(crate) fn barrier(&self, deadline: Option<u64>) -> Result {
         let ticket = self.questions.ask().map_err(|e| self.why_down(e))?;

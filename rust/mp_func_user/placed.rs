@@ -143,8 +143,8 @@ impl UnderWay {
     ///
     /// # Errors
     ///
-    /// Those of `f`; `ETIMEDOUT` at the deadline, or if the way takes nothing from anybody; `EINTR`
-    /// if the process is being killed.
+    /// Those of `f`; `ETIMEDOUT` at the deadline, or if the way takes nothing from anybody;
+    /// `ERESTARTSYS` if the process is being killed.
     pub(crate) fn when_there_is_room(
         &self,
         outbox: &Outbox,
@@ -174,7 +174,7 @@ impl UnderWay {
     ///
     /// # Errors
     ///
-    /// Those of both, and `EINTR` if the process is being killed.
+    /// Those of both, and `ERESTARTSYS` if the process is being killed.
     fn wait_for<T>(
         &self,
         mut f: impl FnMut() -> Result<T>,
@@ -233,8 +233,8 @@ impl<'a> Copying<'a> {
     ///
     /// # Errors
     ///
-    /// `ECANCELED`, `ECONNRESET`, `ENETDOWN`, `ETIMEDOUT` if the peer does nothing, `EINTR` if
-    /// the process is being killed, `ENOMEM`.
+    /// `ECANCELED`, `ECONNRESET`, `ENETDOWN`, `ETIMEDOUT` if the peer does nothing, `ERESTARTSYS`
+    /// if the process is being killed, `ENOMEM`.
     pub(crate) fn put(&mut self, mut at: u64, data: &[u8]) -> Result {
         for part in data.chunks(self.connection.most_of_a_piece()?) {
             let ticket = self.wait_for_peer(|| self.connection.put(at, part))?;

@@ -155,7 +155,7 @@ impl Questions {
     ///
     /// # Errors
     ///
-    /// `ENETDOWN`, `ETIMEDOUT`, `EINTR` if the process is being killed.
+    /// `ENETDOWN`, `ETIMEDOUT`, `ERESTARTSYS` if the process is being killed.
     pub(crate) fn wait(&self, ticket: Ticket, deadline: Option<u64>) -> Result {
         let mut answered = Ok(false);
         let waited = self.queue.wait_until(Sleep::Killable, deadline, || {

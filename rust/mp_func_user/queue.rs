@@ -475,7 +475,7 @@ impl Queue {
     ///
     /// # Errors
     ///
-    /// `ENXIO` if it was never started, `ENOENT` if it is closed meanwhile, `EINTR` if the
+    /// `ENXIO` if it was never started, `ENOENT` if it is closed meanwhile, `ERESTARTSYS` if the
     /// process is being killed.
     pub(crate) fn abort(&self) -> Result {
         match self.state.lock().state {

@@ -381,7 +381,7 @@ impl Session {
     /// # Errors
     ///
     /// What the request failed with; `ETIMEDOUT` if the peer does not answer, `ENOMEM` if this host
-    /// is short of memory meanwhile, `EINTR` if the process is being killed.
+    /// is short of memory meanwhile, `ERESTARTSYS` if the process is being killed.
     pub(crate) fn outcome(&self) -> Result<u32> {
         let ended = || self.outcome.load(Acquire) != PENDING;
         match self.wait_for_peer(ended) {

@@ -8,8 +8,8 @@
 //! outside of the ring. A context holds nothing of the half.
 //!
 //! # Frames
-//! A frame that does not fit as a whole leaves a rest, which goes on as the peer consumes. Until it
-//! has gone, other frames are refused: records of two frames never mix. Whoever asks for room
+//! A frame that does not fit as a whole leaves a rest, which is sent as the peer consumes. Until all
+//! of it is sent, other frames are refused: records of two frames never mix. Asking for room
 //! ([`SendingHalf::await_room`]) sends the rest first.
 //!
 //! # Publication

@@ -56,11 +56,16 @@ def boot_host(configure):
     return boot
 
 
-@pytest.fixture
-def row(boot):
-    """Three hosts in a row, of which the outer ones have no bridge in common. The first is the middle."""
+def in_a_row(boot):
+    """Boot three hosts in a row, of which the outer ones have no bridge in common, for a fixture. The
+    first is the middle."""
     fabric = boot(hosts=3, topology="star")
     stack.load(*fabric.hosts, modules=MODULES)
     wait_for_everyone(*fabric.hosts)
     yield fabric
     boot.end(fabric)
+
+
+@pytest.fixture
+def row(boot):
+    yield from in_a_row(boot)

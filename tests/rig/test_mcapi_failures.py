@@ -579,7 +579,7 @@ def test_two_that_met_late_keep_their_number_and_nobody_else_has_it(fabric, node
     third.initialize(nodes.number())
     one, other = reached(third, number, early, late)
     one.finalize()
-    # Whoever had a session with that one finds the other.
+    # Nodes that had a session with that one find the other.
     own, there = third.endpoint(), other.endpoint(2)
     assert third.get(number, 2) == there
     third.send(own, there, b"the other one")

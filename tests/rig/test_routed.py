@@ -20,6 +20,7 @@ from liar import DistantLiar
 from ntbrig import stack
 from ntbrig import vipl as programs
 from ntbrig.settings import PATIENCE, programs_dir
+from outages import in_a_row
 from pximc import MODULES
 from sharing import FOREVER, MP, fails
 from test_acceptance import Party
@@ -35,11 +36,7 @@ COPY = 24
 
 @pytest.fixture(scope="module")
 def fabric(boot):
-    fabric = boot(hosts=3, topology="star")
-    stack.load(*fabric.hosts, modules=MODULES)
-    wait_for_everyone(*fabric.hosts)
-    yield fabric
-    boot.end(fabric)
+    yield from in_a_row(boot)
 
 
 def id_of(guest):

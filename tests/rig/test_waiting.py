@@ -30,9 +30,12 @@ class Waits:
     def __init__(self, owner, user, here):
         self.owner, self.user, self.here = owner, user, here
 
+    def _offered(self, kind):
+        """What the owner offers, and the user's connection to it."""
+        return self.owner.offer(self.here, kind, 1), self.user.connect(self.here, kind, 1)
+
     def wait(self):
-        event = self.owner.offer(self.here, MP.OBJECT_EVENT, 1)
-        to = self.user.connect(self.here, MP.OBJECT_EVENT, 1)
+        event, to = self._offered(MP.OBJECT_EVENT)
         fields = {"target": event, "mask": MP.EVENT_SIGNAL, "deadline": FOREVER}
         return self.owner.later("WAIT", "mp_wait", **fields), lambda: self.user.signal(to)
 
@@ -41,20 +44,15 @@ class Waits:
         call = self.owner.later("NOTICE", "mp_notice", handle=segment, deadline=FOREVER)
         return call, lambda: self.user.connect(self.here, MP.OBJECT_SEGMENT, 2)
 
-    def _port(self):
-        port = self.owner.offer(self.here, MP.OBJECT_PORT, 3)
-        return port, self.user.connect(self.here, MP.OBJECT_PORT, 3)
-
     def receive(self):
-        port, to = self._port()
+        port, to = self._offered(MP.OBJECT_PORT)
         fields = {"handle": port, "data": self.owner.buffer, "length": 64, "deadline": FOREVER}
         return self.owner.later("RECEIVE", "mp_message", **fields), lambda: self.user.send(to, b"x")
 
     def send(self):
         """The one who sends is the one who waits."""
+        port, to = self._offered(MP.OBJECT_PORT)
         self.owner, self.user = self.user, self.owner
-        port = self.user.offer(self.here, MP.OBJECT_PORT, 3)
-        to = self.owner.connect(self.here, MP.OBJECT_PORT, 3)
         message = {"handle": to, "data": self.owner.buffer, "length": 64}
         until(lambda: self.owner.repeat(1000, "SEND", "mp_message", deadline=PAST, **message) == 0)
         call = self.owner.later("SEND", "mp_message", deadline=FOREVER, **message)
@@ -76,8 +74,7 @@ class Waits:
         return call, lambda: self.user.signal(self.user.session)
 
     def records(self):
-        event = self.owner.offer(self.here, MP.OBJECT_EVENT, 1)
-        to = self.user.connect(self.here, MP.OBJECT_EVENT, 1)
+        event, to = self._offered(MP.OBJECT_EVENT)
         self.owner.call("WATCH", "mp_watch", target=event, mask=MP.EVENT_SIGNAL)
         return self.owner.read_events(64), lambda: self.user.signal(to)
 

@@ -693,7 +693,8 @@ fn a_connection_that_comes_back_with_other_rights_is_none() {
     assert_eq!(heard, Err(Unheard::Corrupt));
 }
 
-/// Who asks a host without memory waits for it: it is not refused, and nothing ends that was there.
+/// A request for which the host has no memory is heard later: it is not refused, and what was there
+/// stays.
 #[test]
 fn what_a_host_has_no_memory_for_is_heard_later() {
     let mut two = Two::new();
