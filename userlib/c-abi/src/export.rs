@@ -28,6 +28,38 @@ pub trait Extent<Start, Length> {
     unsafe fn of(start: Start, length: Length) -> Self;
 }
 
+/// Compiles only if `header` declares a function of the name, with arguments and a result that
+/// are passed alike ([`Abi`]). [`export!`](crate::export!) checks its functions by it; one that is
+/// written by hand is checked where it stands:
+///
+/// ```compile_fail,E0308
+/// mod sys {
+///     extern "C" {
+///         pub fn demo(number: u64) -> i32;
+///     }
+/// }
+///
+/// mp_c_abi::declared!(sys; demo(number: u64) -> u32);
+/// ```
+#[macro_export]
+macro_rules! declared {
+    ($header:ident; $name:ident($($argument:ident: $type:ty),* $(,)?) $(-> $result:ty)?) => {
+        const _: () = {
+            #[allow(dead_code, unused_assignments, unused_variables, clippy::all)]
+            unsafe fn declared($($argument: $type,)* result: $crate::declared!(@type $($result)?)) {
+                // SAFETY: It is never called.
+                let mut declared = unsafe {
+                    $header::$name($($crate::Abi::to_c($argument)),*)
+                };
+                declared = $crate::Abi::to_c(result);
+            }
+        };
+    };
+
+    (@type) => { () };
+    (@type $result:ty) => { $result };
+}
+
 /// Exports functions to C.
 ///
 /// ```text
@@ -50,8 +82,7 @@ pub trait Extent<Start, Length> {
 /// - `(expression)`, a value that is made of arguments.
 ///
 /// Every function is `unsafe`, for its arguments are what the caller says. It does not compile
-/// unless `header` declares a function of the name, with arguments and a result that are passed
-/// alike ([`Abi`]):
+/// unless `header` declares it so ([`declared!`](crate::declared!)):
 ///
 /// ```compile_fail,E0277
 /// mod sys {
@@ -112,21 +143,9 @@ macro_rules! export {
             ))
         }
 
-        const _: () = {
-            // Compiles only if the header's function takes and returns the same.
-            #[allow(dead_code, unused_assignments, unused_variables, clippy::all)]
-            unsafe fn declared(
-                $($argument: $type,)* $($($more: $kind,)+)? result: $crate::export!(@type $($result)?),
-            ) {
-                // SAFETY: It is never called.
-                let mut declared = unsafe {
-                    $header::$name(
-                        $($crate::Abi::to_c($argument),)* $($($crate::Abi::to_c($more)),+)?
-                    )
-                };
-                declared = $crate::Abi::to_c(result);
-            }
-        };
+        $crate::declared!(
+            $header; $name($($argument: $type,)* $($($more: $kind),+)?) $(-> $result)?
+        );
 
         $crate::export!(
             @aliases $aliases $name ($($argument: $type,)* $($($more: $kind),+)?) [$($result)?]
@@ -146,9 +165,6 @@ macro_rules! export {
     };
     (@pass ($value:expr)) => { $value };
     (@pass $argument:ident) => { $argument };
-
-    (@type) => { () };
-    (@type $result:ty) => { $result };
 
     (@aliases [$($prefix:literal),* $(,)?] $name:ident $arguments:tt $result:tt) => {
         $($crate::export!(@alias $prefix $name $arguments $result);)*

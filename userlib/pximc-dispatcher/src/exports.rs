@@ -10,139 +10,155 @@
 
 use std::ffi::c_void;
 
-use mp_c_abi::{Null, Out, PerProcess, Room};
+use mp_c_abi::{export, Null, Out, PerProcess, Room};
 
 use crate::dispatch::{Dispatcher, Listing};
-use crate::library::Directory;
+use crate::library::{Directory, Library};
 use crate::status::{self, Status};
+use crate::sys;
 
 /// A child begins with a new one, for sessions work in the process that has opened them only
 /// (PXI-SES-2).
-static DISPATCHERS: PerProcess<Dispatcher<Directory>> = PerProcess::new(&|_| {
-    mp_log::init();
-    Dispatcher::new(Directory)
-});
+static DISPATCHERS: PerProcess<Dispatcher<Directory>> =
+    PerProcess::new(&|_| Dispatcher::new(Directory));
 
 /// Call with the dispatcher of this process; `SPACE_NOT_AVAILABLE` if it panics.
-fn guarded(call: impl FnOnce(&Dispatcher<Directory>) -> Status) -> Status {
+fn run(call: impl FnOnce(&Dispatcher<Directory>) -> Status) -> Status {
     mp_c_abi::caught(|| call(DISPATCHERS.current())).unwrap_or(status::SPACE_NOT_AVAILABLE)
+}
+
+/// Call the vendor that has the interface, with its own number for it.
+fn to_interface(
+    dispatcher: &Dispatcher<Directory>,
+    interface: u32,
+    call: impl FnOnce(&Library, u32) -> Status,
+) -> Status {
+    match dispatcher.interface(interface) {
+        Ok(route) => call(route.vendor(), route.number()),
+        Err(status) => status,
+    }
+}
+
+/// The same, for a function that opens a session: its number goes to the program.
+fn to_interface_for_session(
+    dispatcher: &Dispatcher<Directory>,
+    interface: u32,
+    session: Out<u32>,
+    call: impl FnOnce(&Library, u32, &mut u32) -> Status,
+) -> Status {
+    let opened = dispatcher.open(interface, |route| {
+        session
+            .required()
+            .map_err(|Null| status::INVALID_ARGUMENT)?;
+        // The vendor's number is kept here until it is known how the program shall call it.
+        let mut number = 0;
+        match call(route.vendor(), route.number(), &mut number) {
+            status::SUCCESS => Ok(number),
+            status => Err(status),
+        }
+    });
+    match opened {
+        Ok(number) => {
+            session.write(number);
+            status::SUCCESS
+        }
+        Err(status) => status,
+    }
+}
+
+/// Call the vendor whose session it is, with its own number for it.
+fn to_session(
+    dispatcher: &Dispatcher<Directory>,
+    session: u32,
+    call: impl FnOnce(&Library, u32) -> Status,
+) -> Status {
+    match dispatcher.session(session) {
+        Ok(route) => call(route.vendor(), route.number()),
+        Err(status) => status,
+    }
+}
+
+/// The same; then the number of the session is forgotten.
+fn close(
+    dispatcher: &Dispatcher<Directory>,
+    session: u32,
+    call: impl FnOnce(&Library, u32) -> Status,
+) -> Status {
+    dispatcher
+        .close(session, |route| call(route.vendor(), route.number()))
+        .unwrap_or_else(|status| status)
+}
+
+/// List the interfaces of all vendors, one vendor after the other.
+///
+/// If the array is too small, or a vendor insists on being given too little room, nothing but the
+/// number of interfaces is written. Without any vendor, that is zero.
+fn find_interfaces(
+    dispatcher: &Dispatcher<Directory>,
+    ids: Room<u32>,
+    capacity: u32,
+    actual: Out<u32>,
+) -> Status {
+    if actual.required().is_err() || ids.required().is_err() {
+        return status::INVALID_ARGUMENT;
+    }
+    let (status, count, found) = match dispatcher.find_interfaces() {
+        Listing::NoProvider => (status::NO_PROVIDER, 0, None),
+        Listing::Failed(status::INSUFFICIENT_SPACE, count) => {
+            (status::INSUFFICIENT_SPACE, count, None)
+        }
+        Listing::Failed(status, _) => return status,
+        Listing::Complete(found) => match u32::try_from(found.len()) {
+            Ok(count) if count <= capacity => (status::SUCCESS, count, Some(found)),
+            count => (status::INSUFFICIENT_SPACE, count.unwrap_or(u32::MAX), None),
+        },
+    };
+    ids.fill(&found.unwrap_or_default());
+    actual.write(count);
+    status
 }
 
 /// Functions that go to the vendor that has the interface.
 macro_rules! by_interface {
-    ($($name:ident($($argument:ident: $type:ty),*);)*) => {$(
-        /// As in `pximc.h`, by the vendor that has the interface.
-        ///
-        /// # Safety
-        ///
-        /// As for the vendor's function: pointers lead to what `pximc.h` says.
-        #[no_mangle]
-        pub unsafe extern "C" fn $name(interface: u32, $($argument: $type),*) -> Status {
-            guarded(|dispatcher| match dispatcher.interface(interface) {
-                Ok(route) => {
-                    let (functions, number) = (&route.vendor().functions, route.number());
-                    // SAFETY: The arguments are those that the caller answers for.
-                    unsafe { functions.$name(number, $($argument),*) }
-                }
-                Err(status) => status,
-            })
-        }
-    )*};
+    ($($name:ident($($argument:ident: $type:ty),*);)*) => { export! {
+        header = sys; run = run;
+        $(
+            /// As in `pximc.h`, by the vendor that has the interface.
+            $name(interface: u32, $($argument: $type),*) -> Status = to_interface(interface,
+                // SAFETY: The arguments are those that the caller answers for.
+                (|vendor, number| unsafe { vendor.functions.$name(number, $($argument),*) }));
+        )*
+    }};
 }
 
 /// Functions that open a session with the vendor that has the interface.
 macro_rules! by_interface_for_session {
-    ($($name:ident($($argument:ident: $type:ty),*);)*) => {$(
-        /// As in `pximc.h`, by the vendor that has the interface. The number of the session may be
-        /// another than the vendor's.
-        ///
-        /// # Safety
-        ///
-        /// As for the vendor's function: pointers lead to what `pximc.h` says.
-        #[no_mangle]
-        pub unsafe extern "C" fn $name(interface: u32, $($argument: $type,)* session: Out<u32>) -> Status {
-            guarded(|dispatcher| {
-                let opened = dispatcher.open(interface, |route| {
-                    session.required().map_err(|Null| status::INVALID_ARGUMENT)?;
-                    let functions = &route.vendor().functions;
-                    let mut number = 0;
-                    // SAFETY: The arguments are those that the caller answers for; the number is
-                    // kept here until it is known how the program shall call it.
-                    match unsafe { functions.$name(route.number(), $($argument,)* &mut number) } {
-                        status::SUCCESS => Ok(number),
-                        status => Err(status),
-                    }
-                });
-                match opened {
-                    Ok(number) => {
-                        session.write(number);
-                        status::SUCCESS
-                    }
-                    Err(status) => status,
-                }
-            })
-        }
-    )*};
+    ($($name:ident($($argument:ident: $type:ty),*);)*) => { export! {
+        header = sys; run = run;
+        $(
+            /// As in `pximc.h`, by the vendor that has the interface. The number of the session
+            /// may be another than the vendor's.
+            $name(interface: u32, $($argument: $type,)* session: Out<u32>) -> Status
+                = to_interface_for_session(interface, session,
+                    // SAFETY: The arguments are those that the caller answers for.
+                    (|vendor, number, opened| unsafe {
+                        vendor.functions.$name(number, $($argument,)* opened)
+                    }));
+        )*
+    }};
 }
 
 /// Functions that go to the vendor whose session it is.
 macro_rules! by_session {
-    ($($name:ident($($argument:ident: $type:ty),*);)*) => {$(
-        /// As in `pximc.h`, by the vendor whose session it is.
-        ///
-        /// # Safety
-        ///
-        /// As for the vendor's function: pointers lead to what `pximc.h` says.
-        #[no_mangle]
-        pub unsafe extern "C" fn $name(session: u32, $($argument: $type),*) -> Status {
-            guarded(|dispatcher| match dispatcher.session(session) {
-                Ok(route) => {
-                    let (functions, number) = (&route.vendor().functions, route.number());
-                    // SAFETY: The arguments are those that the caller answers for.
-                    unsafe { functions.$name(number, $($argument),*) }
-                }
-                Err(status) => status,
-            })
-        }
-    )*};
-}
-
-/// The interfaces of all vendors, one vendor after the other.
-///
-/// If the array is too small, or a vendor insists on being given too little room, nothing but the
-/// number of interfaces is written. Without any vendor, that is zero.
-///
-/// # Safety
-///
-/// `ids` leads to as many numbers as `capacity` says, or is null, and `actual` leads to a number
-/// or is null.
-#[no_mangle]
-pub unsafe extern "C" fn PXIMC_findInterfaces(
-    capacity: u32,
-    ids: *mut u32,
-    actual: Out<u32>,
-) -> Status {
-    // SAFETY: The caller's promise.
-    let ids = unsafe { Room::new(ids, capacity as usize) };
-    guarded(|dispatcher| {
-        if actual.required().is_err() || ids.required().is_err() {
-            return status::INVALID_ARGUMENT;
-        }
-        let (status, count, found) = match dispatcher.find_interfaces() {
-            Listing::NoProvider => (status::NO_PROVIDER, 0, None),
-            Listing::Failed(status::INSUFFICIENT_SPACE, count) => {
-                (status::INSUFFICIENT_SPACE, count, None)
-            }
-            Listing::Failed(status, _) => return status,
-            Listing::Complete(found) => match u32::try_from(found.len()) {
-                Ok(count) if count <= capacity => (status::SUCCESS, count, Some(found)),
-                count => (status::INSUFFICIENT_SPACE, count.unwrap_or(u32::MAX), None),
-            },
-        };
-        ids.fill(&found.unwrap_or_default());
-        actual.write(count);
-        status
-    })
+    ($($name:ident($($argument:ident: $type:ty),*);)*) => { export! {
+        header = sys; run = run;
+        $(
+            /// As in `pximc.h`, by the vendor whose session it is.
+            $name(session: u32, $($argument: $type),*) -> Status = to_session(session,
+                // SAFETY: The arguments are those that the caller answers for.
+                (|vendor, number| unsafe { vendor.functions.$name(number, $($argument),*) }));
+        )*
+    }};
 }
 
 by_interface! {
@@ -178,54 +194,30 @@ by_session! {
     PXIMC_waitForSessionEvent(timeout: u32, reason: *mut u32);
 }
 
-/// As in `pximc.h`, by the vendor whose session it is, if that knows the function.
-///
-/// # Safety
-///
-/// May be called with any numbers.
-#[no_mangle]
-pub unsafe extern "C" fn PXIMC_enableDeviceAccess(
-    session: u32,
-    mode: u32,
-    bus: u32,
-    device: u32,
-    function: u32,
-) -> Status {
-    guarded(|dispatcher| match dispatcher.session(session) {
-        Ok(route) if route.vendor().has_device_access => {
-            let (functions, number) = (&route.vendor().functions, route.number());
+export! {
+    header = sys; run = run;
+
+    /// Lists the interfaces of all vendors.
+    PXIMC_findInterfaces(capacity: u32, ids: *mut u32, actual: Out<u32>) -> Status
+        = find_interfaces([ids; capacity], capacity, actual);
+
+    /// As in `pximc.h`, by the vendor whose session it is, if that knows the function.
+    PXIMC_enableDeviceAccess(session: u32, mode: u32, bus: u32, device: u32, function: u32)
+        -> Status = to_session(session, (|vendor, number| match vendor.has_device_access {
             // SAFETY: It takes any numbers.
-            unsafe { functions.PXIMC_enableDeviceAccess(number, mode, bus, device, function) }
-        }
-        Ok(_) => status::PHY_RESOURCE_NOT_AVAILABLE,
-        Err(status) => status,
-    })
-}
+            true => unsafe {
+                vendor.functions.PXIMC_enableDeviceAccess(number, mode, bus, device, function)
+            },
+            false => status::PHY_RESOURCE_NOT_AVAILABLE,
+        }));
 
-/// As in `pximc.h`, by the vendor whose session it is; then its number is forgotten.
-///
-/// # Safety
-///
-/// May be called with any number.
-#[no_mangle]
-pub unsafe extern "C" fn PXIMC_closeWindow(session: u32) -> Status {
-    guarded(|dispatcher| {
-        let closed = dispatcher.close(session, |route| {
-            // SAFETY: It takes any number.
-            unsafe { route.vendor().functions.PXIMC_closeWindow(route.number()) }
-        });
-        closed.unwrap_or_else(|status| status)
-    })
-}
+    /// As in `pximc.h`, by the vendor whose session it is; then its number is forgotten.
+    PXIMC_closeWindow(session: u32) -> Status = close(session,
+        // SAFETY: It takes any number.
+        (|vendor, number| unsafe { vendor.functions.PXIMC_closeWindow(number) }));
 
-/// Clean up with all vendors that were loaded, and forget all interfaces and sessions.
-///
-/// # Safety
-///
-/// May be called at any time.
-#[no_mangle]
-pub unsafe extern "C" fn PXIMC_cleanup() -> Status {
-    guarded(|dispatcher| dispatcher.cleanup())
+    /// Cleans up with all vendors that were loaded, and forgets all interfaces and sessions.
+    PXIMC_cleanup() -> Status = Dispatcher::cleanup;
 }
 
 #[cfg(test)]
@@ -234,9 +226,9 @@ mod tests {
 
     #[test]
     fn a_panic_is_a_status() {
-        let status = guarded(|_| panic!("the program shall not see this"));
+        let status = run(|_| panic!("the program shall not see this"));
         assert_eq!(status, status::SPACE_NOT_AVAILABLE);
-        assert_eq!(guarded(|_| status::SUCCESS), status::SUCCESS);
+        assert_eq!(run(|_| status::SUCCESS), status::SUCCESS);
     }
 
     /// PXI-SES-2: a lock of the parent's dispatcher may be held for ever.

@@ -289,7 +289,9 @@ fn a_library_that_cannot_be_loaded_is_told_with_its_reason() {
         ("libc-garbage.so", "file too short"),
         ("libd-dangling.so", "No such file or directory"),
     ] {
-        let is_it = |line: &&String| line.starts_with("WARN ") && line.contains(name);
+        // What is told begins with the call that it belongs to.
+        let of_call = |line: &str| line.starts_with("WARN PXIMC_findInterfaces{capacity=10 ");
+        let is_it = |line: &&String| of_call(line) && line.contains(name);
         let lines: Vec<_> = told.iter().filter(is_it).collect();
         assert!(
             matches!(&lines[..], [line] if line.contains(reason)),

@@ -10,7 +10,8 @@ use crate::{
     sys,
 };
 use mp_c_abi::{
-    diagnostics, export, guarded, Abi, Handle, Input, Nap, Opaque, Out, PerProcess, Room, Text,
+    declared, diagnostics, export, guarded, Abi, Handle, Input, Nap, Opaque, Out, PerProcess, Room,
+    Text,
 };
 use mp_fabric::{CharDevice, Device, ProcessMemory};
 use std::{cell::RefCell, ffi::c_void, ptr};
@@ -183,30 +184,10 @@ fn look_for_client() -> std::result::Result<Nap, sys::VIP_RETURN> {
     nap.ok_or(result)
 }
 
-// Compiles only if the header's function takes and returns the same.
-const _: () = {
-    #[allow(dead_code)]
-    unsafe fn declared(
-        nic: Handle,
-        local: Address,
-        timeout: sys::VIP_ULONG,
-        remote: Address,
-        attributes: Out<sys::VIP_VI_ATTRIBUTES>,
-        conn: Out<Handle>,
-    ) -> sys::VIP_RETURN {
-        // SAFETY: It is never called.
-        unsafe {
-            sys::VipConnectWait(
-                nic.to_c(),
-                local.to_c(),
-                timeout,
-                remote.to_c(),
-                attributes.to_c(),
-                conn.to_c(),
-            )
-        }
-    }
-};
+declared!(sys; VipConnectWait(
+    nic: Handle, local: Address, timeout: sys::VIP_ULONG, remote: Address,
+    attributes: Out<sys::VIP_VI_ATTRIBUTES>, conn: Out<Handle>,
+) -> sys::VIP_RETURN);
 
 export! {
     header = sys; run = run;
