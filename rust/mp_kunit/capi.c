@@ -799,4 +799,26 @@ static struct kunit_suite suite = {
 	.test_cases = cases,
 };
 
-kunit_test_suite(suite);
+/* --- without memory ----------------------------------------------------------- */
+
+/* Run while this kernel refuses memory to Rust: tests/rig/test_kunit.py. */
+static void a_frame_that_there_is_no_memory_for_is_null(struct kunit *test)
+{
+	mp_frame *frame = mp_frame_alloc(2, 4, 8, count_end);
+
+	KUNIT_EXPECT_NULL(test, frame);
+	mp_frame_free(frame);
+	KUNIT_EXPECT_EQ(test, ends(), 0);
+}
+
+static struct kunit_case short_cases[] = {
+	KUNIT_CASE(a_frame_that_there_is_no_memory_for_is_null),
+	{}
+};
+
+static struct kunit_suite short_suite = {
+	.name = "mp_capi_short",
+	.test_cases = short_cases,
+};
+
+kunit_test_suites(&suite, &short_suite);

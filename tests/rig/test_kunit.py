@@ -8,6 +8,8 @@ import pytest
 from ntbrig import stack
 from ntbrig.settings import CHECKOUT
 
+from shortage import refused, short
+
 MODULES = ("mp_kernel", "mp_transport", "mp_kunit")
 # By suite: the source, and what its cases look like there.
 SUITES = {
@@ -22,11 +24,17 @@ SUITES = {
     "mp_capi": ("rust/mp_kunit/capi.c", r"KUNIT_CASE\((\w+)\)"),
 }
 
+# Of a suite of its own, which is run without memory.
+SHORT = "a_frame_that_there_is_no_memory_for_is_null"
+# Pieces of memory that a frame takes.
+FRAME_PIECES = 2
+
 
 def cases():
     """The suites' cases as the sources have them."""
     sources = SUITES.values()
-    return [case for path, look in sources for case in re.findall(look, read(path))]
+    found = [case for path, look in sources for case in re.findall(look, read(path))]
+    return [case for case in found if case != SHORT]
 
 
 def read(path):
@@ -34,24 +42,44 @@ def read(path):
 
 
 @pytest.fixture(scope="module")
-def results(boot):
-    """What each case came to: the words before its name in KTAP."""
+def guest(boot):
     options = f"{os.environ.get('RIG_KERNEL_OPTIONS', '')} kunit.enable=1"
     guest = boot(hosts=2, kernel_options=options.strip()).rp
     stack.load(guest, modules=MODULES)
-    out = ""
-    for name in SUITES:
-        suite = f"/sys/kernel/debug/kunit/{name}"
-        out += guest.run(f"echo 1 > {suite}/run && cat {suite}/results").out
+    return guest
+
+
+def ran(guest, name):
+    """What each case of a suite comes to, the words before its name in KTAP, and the whole."""
+    suite = f"/sys/kernel/debug/kunit/{name}"
+    out = guest.run(f"echo 1 > {suite}/run && cat {suite}/results").out
     lines = re.findall(r"^ +(ok|not ok) \d+ (\w+)", out, re.MULTILINE)
-    outcomes = {name: words for words, name in lines}
+    return {name: words for words, name in lines}, out
+
+
+@pytest.fixture(scope="module")
+def results(guest):
+    outcomes, log = {}, ""
+    for name in SUITES:
+        of_suite, out = ran(guest, name)
+        outcomes |= of_suite
+        log += out
+    yield outcomes, log
     # A case that fails keeps what it had, and with it the modules.
     if "not ok" not in outcomes.values():
         stack.unload(guest, modules=MODULES)
-    return outcomes, out
 
 
 @pytest.mark.parametrize("case", cases())
 def test_a_case_passes(results, case):
     outcomes, log = results
     assert outcomes.get(case) == "ok", log
+
+
+@pytest.mark.parametrize("spared", range(FRAME_PIECES))
+def test_a_frame_that_there_is_no_memory_for_is_null(guest, results, spared):
+    """IDT-FRM-2: whichever piece of memory is refused."""
+    with short(guest, spared=spared):
+        outcomes, log = ran(guest, "mp_capi_short")
+        assert refused(guest) == 1, log
+    assert outcomes == {SHORT: "ok"}, log

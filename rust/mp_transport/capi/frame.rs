@@ -27,7 +27,7 @@ use core::{
 };
 use kernel::{
     prelude::*,
-    sync::Arc,
+    sync::{Arc, UniqueArc},
     types::Opaque, //
 };
 use mp_bindings::{
@@ -111,6 +111,10 @@ impl FrameObject {
         origin: Origin,
     ) -> Result<Arc<Self>> {
         let places = Places::new(frags, func_len, priv_len).ok_or(ENOMEM)?;
+        // Before there is a frame: one that ends calls its destructor, which is not for frames
+        // that nobody has had.
+        let area = Area::new(places.end, GFP_ATOMIC)?;
+        let place = UniqueArc::new_uninit(GFP_ATOMIC)?;
         let c = Opaque::new(mp_frame {
             frags,
             func_len,
@@ -120,13 +124,13 @@ impl FrameObject {
         });
         let this = Self {
             c,
-            area: Area::new(places.end, GFP_ATOMIC)?,
+            area,
             places,
             frags,
             func_len,
             origin,
         };
-        let this = Arc::new(this, GFP_ATOMIC)?;
+        let this = Arc::from(place.write(this));
         let list = this.list();
         // SAFETY: Nobody else knows the frame; an empty list is its own neighbour.
         unsafe {
