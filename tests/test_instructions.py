@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What messages of queue pairs, operations of VIs, and messages, packets and scalars of MCAPI take:
-instructions, as callgrind counts them.
+"""What messages of queue pairs, operations of VIs, messages, packets and scalars of MCAPI, and calls
+through the Dispatcher of PXImc take: instructions, as callgrind counts them.
 
 A count does not depend on the machine's load. It depends on the compiler: after a change that is
 meant, and with a new one, `MP_INSTRUCTIONS=write` before pytest writes the table of
@@ -47,6 +47,9 @@ ROWS = {
         for size in sizes
     },
 }
+# A program in C calls the Dispatcher, or a vendor's library without it.
+DISPATCHED = "PXImc: the Dispatcher's part of a call"
+VENDOR = CHECKOUT / "userlib/pximc-dispatcher/tests/c/vendor.c"
 # What a row may take more than the table says.
 MOST = 1.05
 # Of each row, the difference between two runs: what the first operations take is not counted.
@@ -56,48 +59,61 @@ ENVIRONMENT = {"GLIBC_TUNABLES": "glibc.cpu.hwcaps=-AVX2,-AVX512VL,-ERMS,-FSRM"}
 ROW = re.compile(r"^\| (.+) \| (\d+) \|$", re.MULTILINE)
 
 
-def collected(row, times, folder):
-    """Instructions of what the program calls `operations()`: how long two programs take to find each
-    other depends on their threads."""
-    program, *arguments = ROWS[row]
-    profile = folder / f"profile.{times}"
+def collected(function, command, folder, variables=None):
+    """Instructions of a program's `function`: how long two programs take to find each other depends
+    on their threads."""
+    profile = folder / "profile"
     tool = (
         "--tool=callgrind",
         "--separate-threads=yes",
-        f"--toggle-collect={program}::operations",
+        f"--toggle-collect={function}",
         f"--callgrind-out-file={profile}",
     )
     run = subprocess.run(
-        ["valgrind", *tool, EXAMPLES / program, *arguments, str(times)],
+        ["valgrind", *tool, *command],
         capture_output=True,
         text=True,
         timeout=300,
-        env=os.environ | ENVIRONMENT,
+        env=os.environ | ENVIRONMENT | (variables or {}),
     )
     assert run.returncode == 0, run.stderr
-    main = profile.with_name(f"{profile.name}-01").read_text()
+    main = profile.with_name("profile-01").read_text()
     return int(re.search(r"^totals: (\d+)", main, re.MULTILINE)[1])
+
+
+def of_one(count):
+    """Instructions of one operation, where `count` counts those of so many."""
+    return round((count(MANY) - count(FEW)) / (MANY - FEW))
 
 
 def instructions(row, folder):
     """Instructions of one message or operation."""
-    more = collected(row, MANY, folder) - collected(row, FEW, folder)
-    return round(more / (MANY - FEW))
+    program, *arguments = ROWS[row]
+    command = (EXAMPLES / program, *arguments)
+    return of_one(
+        lambda times: collected(f"{program}::operations", (*command, str(times)), folder)
+    )
+
+
+@pytest.fixture
+def vendor(tmp_path):
+    """A vendor's library that does nothing, and where the Dispatcher finds it."""
+    (tmp_path / "vendors").mkdir()
+    library = tmp_path / "vendors/libvendor.so"
+    options = ("-shared", "-fPIC", "-O1", "-pthread", '-DVENDOR="A"')
+    include = CHECKOUT / "userlib/include"
+    subprocess.run(["cc", *options, "-I", include, "-o", library, VENDOR], check=True, timeout=60)
+    return library, {"PXIMC_LIBRARY_PATH": str(library.parent), "A_INTERFACES": "1"}
 
 
 def noted():
     """The tables, by row."""
     rows = ROW.findall(PAGE.read_text())
-    return {row: int(count) for row, count in rows if row in ROWS}
+    return {row: int(count) for row, count in rows if row in (*ROWS, DISPATCHED)}
 
 
-def test_the_tables_have_each_row():
-    assert list(noted()) == list(ROWS)
-
-
-@pytest.mark.parametrize("row", ROWS)
-def test_a_row_takes_no_more_instructions_than_the_table_says(row, tmp_path):
-    found = instructions(row, tmp_path)
+def check(row, found):
+    """Against the table, or write it."""
     print(f"{row}: {found} instructions")
     if os.environ.get("MP_INSTRUCTIONS") == "write":
         text = re.sub(
@@ -108,3 +124,30 @@ def test_a_row_takes_no_more_instructions_than_the_table_says(row, tmp_path):
         )
         PAGE.write_text(text)
     assert found <= noted()[row] * MOST
+
+
+def test_the_tables_have_each_row():
+    assert list(noted()) == [*ROWS, DISPATCHED]
+
+
+@pytest.mark.parametrize("row", ROWS)
+def test_a_row_takes_no_more_instructions_than_the_table_says(row, tmp_path):
+    check(row, instructions(row, tmp_path))
+
+
+def test_the_dispatcher_adds_no_more_instructions_than_the_table_says(vendor, tmp_path):
+    """PXI-GEN-15: what a call takes, without what the vendor's function takes of it."""
+    library, variables = vendor
+    program = programs_dir() / "pximc_calls"
+
+    def of_call(more):
+        def count(times):
+            command = (program, str(times))
+            return collected("operations", command, tmp_path, variables | more)
+
+        return of_one(count)
+
+    dispatched, alone = of_call({}), of_call({"LD_PRELOAD": str(library)})
+    # Else both would be the same library.
+    assert dispatched > alone
+    check(DISPATCHED, dispatched - alone)
