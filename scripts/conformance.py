@@ -22,6 +22,7 @@ For each `Documentation/conformance/SPEC.ids`, a list of rule ids, one a line, t
 |         |                                                     | shown; no test                 |
 
 A rule whose line in the list ends with ‡ is one between two hosts: its row is `hosts`, or `part`.
+That of each `hosts` row does, so that what other hosts have shown does not become less unnoticed.
 Where the specification leaves the choice between it and another rule, it may be `n/a` and name that
 one, whose row is `hosts`, behind `instead:`.
 
@@ -34,7 +35,7 @@ The tests that Documentation/trust.md names in that way have to be tests as well
 
 The line `Rows: hosts 1, unit 2, part 0, refused 0, n/a 0.` of a ledger counts
 them, and ends with `open 3` while there are open ones. `--write` brings it up to
-date. `--closed` complains of open rows. `--hosts` prints the tests with guests that
+date, and marks the rules of new `hosts` rows. `--closed` complains of open rows. `--hosts` prints the tests with guests that
 `hosts` rows name, as arguments for pytest. `--noticed` reads the reports of runs of them
 with hosts that stand still (tests/stopped.py), and fails for rows without a test that has
 missed something then. Where tests can do no more than ask the other hosts, the row says why
@@ -174,6 +175,7 @@ class Ledger:
     def __init__(self, checkout, ids_file):
         self.checkout = checkout
         self.name = ids_file.stem
+        self.list = ids_file
         self.path = ids_file.with_suffix(".md")
         lines = list(filter(None, ids_file.read_text().splitlines()))
         self.ids = [line.removesuffix(BETWEEN_HOSTS) for line in lines]
@@ -233,6 +235,8 @@ class Ledger:
     def _errors_between_hosts(self):
         """Which rules between two hosts rows show within one, or not at all."""
         states = {rule: state for rule, state, _ in self.rows}
+        for rule in self.unmarked:
+            yield f"{rule}: hosts, but its line of {self.name}.ids does not end with{BETWEEN_HOSTS}"
         for rule, state, rest in self.rows:
             if rule not in self.between_hosts or state in STATES_BETWEEN_HOSTS:
                 continue
@@ -252,8 +256,17 @@ class Ledger:
         """The rules that nothing shows yet."""
         return [rule for rule, state, _ in self.rows if state == "open"]
 
-    def write_counts(self):
+    @property
+    def unmarked(self):
+        """Rules that other hosts show, and that the list does not have as rules between hosts."""
+        shown = {rule for rule, state, _ in self.rows if state == "hosts"}
+        return [rule for rule in self.ids if rule in shown - self.between_hosts]
+
+    def write(self):
         self.path.write_text(COUNTS.sub(self.counts, self.text, count=1))
+        marked = self.between_hosts | set(self.unmarked)
+        lines = (rule + BETWEEN_HOSTS * (rule in marked) for rule in self.ids)
+        self.list.write_text("".join(f"{line}\n" for line in lines))
 
     def tests_with_other_guests(self):
         """The tests that `hosts` rows name and that are run with guests."""
@@ -352,7 +365,7 @@ def main():
         sys.exit(0 if check_noticed(ledgers, options.noticed) else 1)
     if options.write:
         for ledger in ledgers:
-            ledger.write_counts()
+            ledger.write()
         ledgers = [Ledger(checkout, ids_file) for ids_file in files]
     errors = [f"{ledger.name}: {error}" for ledger in ledgers for error in ledger.errors()]
     errors += unknown_claims(checkout, ledgers)

@@ -89,7 +89,9 @@ def checkout(tmp_path):
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / path).write_text(text)
     (tmp_path / LEDGERS).mkdir(parents=True)
-    (tmp_path / LEDGERS / "it.ids").write_text("\n".join(PROVEN))
+    marks = {rule: " ‡" * row.startswith("hosts") for rule, row in PROVEN.items()}
+    lines = (f"{rule}{mark}\n" for rule, mark in marks.items())
+    (tmp_path / LEDGERS / "it.ids").write_text("".join(lines))
     ledger = tmp_path / LEDGERS / "it.md"
 
     def run(*arguments):
@@ -114,7 +116,8 @@ def test_every_rule_is_mapped_and_every_named_test_exists():
 def test_every_scenario_of_virtual_interfaces_runs_in_every_place():
     """Those of one file run between hosts with a bridge, between endpoints of a star, and on one."""
     ids = (CHECKOUT / LEDGERS / "via.ids").read_text().split()
-    assert ids.count("‡") == 180
+    # Those of the digest, and rules that are shown between hosts beyond it.
+    assert ids.count("‡") == 180 + 24
     scenarios = {rule for rule in ids if rule.startswith("SC-")}
     assert len(scenarios) == 20
     tree = ast.parse((CHECKOUT / "tests/rig/test_vipl_scenarios.py").read_text())
@@ -184,7 +187,11 @@ def test_a_rule_between_two_hosts_is_shown_by_two(checkout, rule, row, good):
 
 def test_a_fixture_that_a_marker_names_counts(checkout):
     rows = PROVEN | {"AB-X-4": f"hosts | `{RIG}::test_marked`"}
-    assert checkout.check(rows, "Rows: hosts 3, unit 1, part 0, refused 1, n/a 1, open 1.") == []
+    counts = "Rows: hosts 3, unit 1, part 0, refused 1, n/a 1, open 1."
+    unmarked = "it: AB-X-4: hosts, but its line of it.ids does not end with ‡"
+    assert checkout.check(rows, counts) == [unmarked]
+    assert checkout.run("--write").returncode == 0
+    assert checkout.check(rows, counts) == []
 
 
 def test_each_rule_has_one_row(checkout):
