@@ -146,7 +146,7 @@ impl fmt::Display for About<'_> {
 pub enum Limit {
     /// One that the call does not tell.
     #[default]
-    #[error("a limit of the user is reached")]
+    #[error("a limit of the user is reached: close objects, or raise the limits of the module mp_func_user")]
     Unnamed,
     /// On sessions.
     #[error(
@@ -245,7 +245,9 @@ pub enum Error {
     #[error("{0}")]
     Quota(Limit),
     /// The kernel, or this process, is out of memory (`ENOMEM`).
-    #[error("out of memory")]
+    #[error(
+        "out of memory: end other programs, or raise the limits of the process and its cgroup"
+    )]
     NoMemory,
     /// The id, number or name is in use on this host (`EADDRINUSE`).
     #[error("{}the id, number or name is in use on this host: choose another one", About(.0))]
@@ -257,41 +259,53 @@ pub enum Error {
     )]
     NoPartner(Subject),
     /// The session has not been paired yet (`ENOTCONN`).
-    #[error("the session has no partner yet")]
+    #[error("the session has no partner yet: wait for its connection first")]
     NotPaired,
     /// The other end has closed for good (`ECONNRESET`).
-    #[error("the other end is gone for good")]
+    #[error("the other end is gone for good: close this one, and connect anew")]
     PartnerGone,
     /// There is no such window, or the segment is not prepared or published there (`ENXIO`).
-    #[error("{}there is no such window, or the memory is not prepared there", About(.0))]
+    #[error(
+        "{}there is no such window, or the memory is not prepared there: prepare the segment for \
+        the interface first", About(.0)
+    )]
     NoWindow(Subject),
     /// That is for its owner, or takes a privilege (`EPERM`).
-    #[error("{}not permitted: another user's, or CAP_SYS_RAWIO is missing", About(.0))]
+    #[error(
+        "{}not permitted: run as the user whose it is, or, for physical addresses, with \
+        CAP_SYS_RAWIO on a kernel that is not locked down", About(.0)
+    )]
     NotPermitted(Subject),
     /// The hardware or the platform cannot do it (`EOPNOTSUPP`).
-    #[error("{}the hardware, the platform or the peer's release cannot do it", About(.0))]
+    #[error(
+        "{}the hardware, the platform or the peer's release cannot do it: `ntbctl links` tells \
+        what the bridge has, `ntbctl peers` what the peer runs", About(.0)
+    )]
     NotSupported(Subject),
     /// Nothing has happened in time (`ETIMEDOUT`).
-    #[error("timed out")]
+    #[error("timed out: see that the other side runs, or wait for longer")]
     TimedOut,
     /// The context belongs to another process (`EACCES`).
     #[error("the context belongs to another process: open one after fork()")]
     Foreign,
     /// The context has ended: the process has closed a descriptor of it (`ESHUTDOWN`).
-    #[error("the context has ended: a descriptor of it was closed")]
+    #[error("the context has ended, as a descriptor of it was closed: open another one")]
     Ended,
     /// Whoever has released the object has ended the wait (`ECANCELED`).
-    #[error("the wait was cancelled")]
+    #[error("the wait was cancelled: another thread has closed the object")]
     Cancelled,
     /// A signal has ended the wait (`EINTR`).
-    #[error("a signal has ended the wait")]
+    #[error("a signal has ended the wait: make the call again")]
     Interrupted,
     /// All has ended, but the other host has not confirmed that nothing is stored any more
     /// (`EINPROGRESS`).
-    #[error("ended, but the other host has not confirmed that it stores nothing any more")]
+    #[error(
+        "ended, but the other host has not confirmed that it stores nothing any more: wait for \
+        its link to end before the memory is used for anything else"
+    )]
     Unproven,
     /// A message is longer than the room for it (`EMSGSIZE`).
-    #[error("there is no room for a message of {len} bytes")]
+    #[error("there is no room for a message of {len} bytes: receive with as much room")]
     TooLong {
         /// Its length in bytes.
         len: usize,
@@ -495,6 +509,24 @@ mod tests {
             let text = error.to_string();
             assert!(text.contains(looked_for), "{text}: {looked_for}");
             assert!(text.contains(to_do), "{text}: {to_do}");
+        }
+    }
+
+    /// What to do stands behind a colon or a semicolon, also in what says no more.
+    #[test]
+    fn every_text_says_what_to_do() {
+        let by_number = (1..134).map(|number| Error::from(Errno::from_raw_os_error(number)));
+        let others = [
+            Error::NotLoaded,
+            Error::NoPermission,
+            Error::TooLong { len: 5 },
+        ];
+        for error in by_number.chain(others) {
+            let text = error.to_string();
+            let advice = text.split_once([':', ';']).map_or("", |(_, advice)| advice);
+            // Of errors that no call documents nothing is known but their number.
+            let is_known = !matches!(error, Error::System(_));
+            assert!(!is_known || advice.len() > 10, "{text}");
         }
     }
 
