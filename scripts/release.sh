@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 #
 # Builds the modules of the last release for a kernel, and the programs that tests
-# run on hosts, from the commit of its tag. Both stay in the cache.
+# run on hosts, from the commit that scripts/releases names. Both stay in the cache.
 #
 #   release.sh [--print-dir] KDIR
 #
@@ -24,7 +24,7 @@ log=$release.log
 
 obtain_source() {
 	git -C "$checkout" cat-file -e "$commit^{commit}" 2>/dev/null ||
-		die "the history of this clone lacks $tag" "fetch it: git fetch --unshallow --tags"
+		die "the history of this clone lacks $tag" "fetch it: git fetch --unshallow"
 	mkdir -p "$release.new/source"
 	git -C "$checkout" archive "$commit" | tar -x -C "$release.new/source"
 }
