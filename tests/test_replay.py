@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Answers of guests that are given again, without guests."""
 
+from base64 import b64encode
 from types import SimpleNamespace
 
 import pytest
 import replay
+from ntbrig import CommandFailed
 from ntbrig.agent import Process
 
 # What the agent calls, and only that.
@@ -77,3 +79,17 @@ def test_what_a_stopped_guest_starts_has_all_that_programs_of_a_guest_have():
     names = {name for name in vars(Process) if callable(getattr(Process, name))}
     names -= {"__init__", *OF_THE_AGENT}
     assert names <= set(dir(replay._Silent))
+
+
+def test_what_a_process_says_is_looked_for_from_a_place_on():
+    """An answer that was there before is no answer."""
+    process = Process(None, 1, "cat", limit=1)
+    say = lambda text: process.handle({"event": "out", "data": b64encode(text.encode())})
+    say("one\n")
+    begin = process.written()
+    process.wait_for_output("one", timeout=0)
+    with pytest.raises(CommandFailed, match="did not say 'one'"):
+        process.wait_for_output("one", timeout=0, start=begin)
+    say("two\n")
+    process.wait_for_output("two", timeout=0, start=begin)
+    assert (process.said(begin), process.output) == ("two\n", "one\ntwo\n")

@@ -130,8 +130,10 @@ class Caller:
 class Call:
     """A command that a program runs, or has run."""
 
-    def __init__(self, process, tag, decode):
+    def __init__(self, process, begin, tag, decode):
+        """`begin` is what the program had written before the command."""
         self._process = process
+        self._begin = begin
         self._start = f'{{"tag": {tag}, '
         self._decode = decode
         # How long it took, by the guest's own clock.
@@ -139,7 +141,7 @@ class Call:
 
     def _answer(self):
         """The answer, once all of it is there."""
-        output = self._process.output
+        output = self._process.said(self._begin)
         start = output.find(self._start)
         end = output.find("\n", start)
         return json.loads(output[start:end]) if 0 <= start < end else None
@@ -148,7 +150,7 @@ class Call:
         return self._answer() is not None
 
     def result(self, timeout=30.0):
-        self._process.wait_for_output(self._start, timeout)
+        self._process.wait_for_output(self._start, timeout, self._begin)
         while not (answer := self._answer()):
             time.sleep(0.001)
         if "complaint" in answer:
@@ -190,8 +192,9 @@ class Program(Caller):
         """Begin a command: `how` may be `&`, in a thread, or `fork`, in a child."""
         tag = next(self._tags)
         line = " ".join(str(word) for word in (tag, how, *words) if word != "")
+        begin = self.process.written()
         self.process.write((line + "\n").encode())
-        return Call(self.process, tag, decode)
+        return Call(self.process, begin, tag, decode)
 
     def _run(self, decode, *words):
         call = self.command("", decode, *words)

@@ -128,12 +128,17 @@ class Callback:
 
     def __init__(self, cancel=False):
         self.cookie = next(self._cookies) | (1 << 32 if cancel else 0)
-        self.process = None
+        self._process = None
+
+    def of(self, process):
+        """Be the callback of a program; it has told of no run yet."""
+        if process is not self._process:
+            self._process, self._begin = process, process.written()
 
     def calls(self):
         """What it was called with, so far; numbers, and a message if there is one."""
         start = f'{{"callback": {self.cookie}, '
-        whole = self.process.output.split("\n")[:-1]
+        whole = self._process.said(self._begin).split("\n")[:-1]
         answers = (json.loads(line) for line in whole if line.startswith(start))
         return [(*a["values"], *([bytes.fromhex(a["data"])] if a["data"] else [])) for a in answers]
 
@@ -172,7 +177,7 @@ class Functions(shell.Caller):
                 callback = arguments.pop(0)
                 words.append("0" if callback is None else f"cb={_KINDS[kind]}")
                 if callback is not None:
-                    callback.process = self.process
+                    callback.of(self.process)
             elif name == "callbackArg":
                 words.append("0" if callback is None else str(callback.cookie))
             elif star and (kind in _POINTERS or kind.startswith("sci_") and kind.endswith("_t")):

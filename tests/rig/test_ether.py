@@ -406,8 +406,8 @@ def test_traffic_goes_on_beside_busy_programs(fabric):
     busy = [guest.spawn("while :; do :; done", 120) for guest in (rp, ep1)]
     try:
         ping(rp, stack.address(ep1), "-c 50 -i 0.02")
-        stream(rp, ep1)
-        stream(ep1, rp)
+        stream(rp, ep1, mib=2)
+        stream(ep1, rp, mib=2)
     finally:
         for program in busy:
             program.kill()

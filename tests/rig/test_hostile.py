@@ -41,7 +41,7 @@ RINGS = range(STATUS_PAGE, 2 << 20)
 STORES = 20
 # The peer that lies in all ways: for how long, and what its lies follow from.
 LONG = os.environ.get("LONG") == "1"
-LIES_SECONDS = float(os.environ.get("LIES_SECONDS") or (7200 if LONG else 60))
+LIES_SECONDS = float(os.environ.get("LIES_SECONDS") or (7200 if LONG else 20))
 LIES_SEED = int(os.environ.get("LIES_SEED") or (time.time_ns() if LONG else 1))
 
 

@@ -108,7 +108,11 @@ def fail_allocations(guest, which):
 
 @pytest.mark.parametrize(
     ("seed", "calls"),
-    ((5, 2000), (7, 2000), pytest.param(1000, 250_000, marks=pytest.mark.long)),
+    (
+        (5, 2000),
+        pytest.param(7, 2000, marks=pytest.mark.long),
+        pytest.param(1000, 250_000, marks=pytest.mark.long),
+    ),
 )
 def test_every_answer_to_random_calls_is_one_that_may_be(fabric, seed, calls):
     with loaded(fabric.hosts):

@@ -321,7 +321,7 @@ def test_the_tools_measure_and_copy(ends, server, client):
 @pytest.mark.parametrize("options", (("--wait",), ("--cq",), ("--wait", "--cq", "--level", "reception")))
 def test_the_tool_in_c_measures_in_every_way(fabric, numbers, options):
     here, there = fabric.hosts
-    words = ("--rounds", 32, "--sizes", "1,1048576")
+    words = ("--rounds", 4, "--sizes", "1,1048576")
     lines = measured(there, here, C[0], C[0], *options, words=words)
     assert lines[0].split() == ["measured", "with", "bytes", "rounds", "result", "of"]
     # Three lines for each latency, one for each bandwidth, one for connections.

@@ -17,6 +17,9 @@ LOOK_US = 5000
 # Small rings fill up often; without lingering each pause is a sleep. With such a heartbeat,
 # what it finds has been lost, and is not only late because the machine is busy.
 SETTINGS = "timeout_ms=5000 heartbeat_ms=500 linger_us=0 memory_kib=512 queues=1"
+# What a sleep that lasts too long costs on average: less with the second look, more without, where
+# it is half of a heartbeat.
+COST_US = 100_000
 
 
 @pytest.fixture(scope="module")
@@ -83,6 +86,10 @@ def test_no_sleep_lasts_until_the_heartbeat(pair, traffic):
     excused = writes_that_came_late(pair)
     print(f"{traffic.__name__}: {lost}, {excused} writes came late")
     assert lost["late_wakeups"] <= excused, lost
+    # Each crossing costs the time until the second look, and not much more.
+    assert lost["crossed_wakeups"] * LOOK_US <= lost["lost_us"], lost
+    if not lost["late_wakeups"]:
+        assert lost["lost_us"] <= lost["crossed_wakeups"] * COST_US, lost
 
 
 @pytest.mark.parametrize("traffic", TRAFFIC)
@@ -91,4 +98,4 @@ def test_with_the_first_wire_version_sleeps_do(pair, traffic):
     with loaded(pair, f"{SETTINGS} look_us=0 wire_newest=1"):
         lost = cost(pair, traffic)
     print(f"{traffic.__name__}, version 1: {lost}")
-    assert lost["late_wakeups"] > 0, lost
+    assert lost["lost_us"] > lost["late_wakeups"] * COST_US > 0, lost

@@ -152,11 +152,12 @@ class Handler:
         self.context = next(self._contexts)
         self.kind = kind
         self._process = process
+        self._begin = process.written()
 
     def told(self):
         """All runs so far, as they were printed."""
         start = f'{{"handler": {self.context}, '
-        whole = self._process.output.split("\n")[:-1]
+        whole = self._process.said(self._begin).split("\n")[:-1]
         return [json.loads(line) for line in whole if line.startswith(start)]
 
     def calls(self):

@@ -104,23 +104,33 @@ class Process:
                 self._failure = GuestGone(f"`{self._command}`: {reason}")
             self._changed.notify_all()
 
+    def written(self):
+        """How many bytes it has written to standard output so far."""
+        with self._changed:
+            return len(self._out)
+
+    def said(self, start=0):
+        """What it has written to standard output so far, from a byte on."""
+        with self._changed:
+            return self._out[start:].decode(errors="replace")
+
     @property
     def output(self):
         """What it has written to standard output so far."""
-        with self._changed:
-            return self._out.decode(errors="replace")
+        return self.said()
 
     def ended(self):
         with self._changed:
             return self._end is not None or self._failure is not None
 
-    def wait_for_output(self, text, timeout=20.0):
-        """Wait until `text` has appeared on standard output."""
+    def wait_for_output(self, text, timeout=20.0, start=0):
+        """Wait until `text` has appeared on standard output, from a byte on."""
         wanted = text.encode()
+        is_there = lambda: self._out.find(wanted, start) >= 0
         with self._changed:
-            seen = lambda: wanted in self._out or self._end or self._failure
+            seen = lambda: is_there() or self._end or self._failure
             self._changed.wait_for(seen, timeout * PATIENCE)
-            if wanted in self._out:
+            if is_there():
                 return
         raise CommandFailed(f"`{self._command}` did not say {text!r}: {self.output!r}")
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """What a rig is made of: sizes, files, and where they come from."""
 
+import functools
 import os
 import shutil
 import subprocess
@@ -86,9 +87,14 @@ _AREA_STEP = 4 * MIB
 def _kernel_dir():
     if named := os.environ.get("KDIR"):
         return seen_by_guests(Path(named))
+    return seen_by_guests(_built_kernel(flavour()))
+
+
+@functools.cache
+def _built_kernel(flavour):
     command = [CHECKOUT / "scripts/kernel.sh", "--print-dir"]
-    if flavour() != "rig":
-        command.append(f"--{flavour()}")
+    if flavour != "rig":
+        command.append(f"--{flavour}")
     try:
         found = subprocess.run(
             command, capture_output=True, text=True, timeout=PRINT_DIR_TIMEOUT, check=True
@@ -96,7 +102,7 @@ def _kernel_dir():
     except (OSError, subprocess.SubprocessError) as error:
         detail = getattr(error, "stderr", None) or error
         raise RigError(f"no kernel to boot: {str(detail).strip()}") from error
-    return seen_by_guests(Path(found.stdout.strip()))
+    return Path(found.stdout.strip())
 
 
 def programs_dir():
