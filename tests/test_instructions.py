@@ -62,7 +62,8 @@ ROW = re.compile(r"^\| (.+) \| (\d+) \|$", re.MULTILINE)
 def collected(function, command, folder, variables=None):
     """Instructions of a program's `function`: how long two programs take to find each other depends
     on their threads."""
-    profile = folder / "profile"
+    profile, of_main = folder / "profile", folder / "profile-01"
+    of_main.unlink(missing_ok=True)
     tool = (
         "--tool=callgrind",
         "--separate-threads=yes",
@@ -77,8 +78,7 @@ def collected(function, command, folder, variables=None):
         env=os.environ | ENVIRONMENT | (variables or {}),
     )
     assert run.returncode == 0, run.stderr
-    main = profile.with_name("profile-01").read_text()
-    return int(re.search(r"^totals: (\d+)", main, re.MULTILINE)[1])
+    return int(re.search(r"^totals: (\d+)", of_main.read_text(), re.MULTILINE)[1])
 
 
 def of_one(count):

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """The virtual Ethernet: what a user expects of `ntb0`."""
 
+import os
 import time
 from contextlib import contextmanager
 
@@ -12,6 +13,9 @@ from ether import link, nothing_lost, ping, python, stream, traffic
 from frames import wait_for_everyone
 
 pytestmark = pytest.mark.everywhere
+
+# Long tests move more.
+LONG = os.environ.get("LONG") == "1"
 
 BOTTOM = stack.MODULES[:-1]
 ETHER = ("mp_func_ether",)
@@ -406,8 +410,9 @@ def test_traffic_goes_on_beside_busy_programs(fabric):
     busy = [guest.spawn("while :; do :; done", 120) for guest in (rp, ep1)]
     try:
         ping(rp, stack.address(ep1), "-c 50 -i 0.02")
-        stream(rp, ep1, mib=2)
-        stream(ep1, rp, mib=2)
+        mib = 16 if LONG else 2
+        stream(rp, ep1, mib)
+        stream(ep1, rp, mib)
     finally:
         for program in busy:
             program.kill()

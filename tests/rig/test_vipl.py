@@ -4,6 +4,7 @@ another host. The development host shows most of the rest, in `userlib/vipl`."""
 
 import itertools
 import json
+import os
 import time
 from contextlib import contextmanager
 
@@ -13,6 +14,9 @@ from ntbrig import stack
 from ntbrig import vipl as programs
 from pximc import MODULES
 from vipl import RECV, RETURNED, SEND, STATUS, UD, RD, RR, Ends, Program, Side, connect, fails
+
+# Long tests play more rounds.
+LONG = os.environ.get("LONG") == "1"
 
 
 @pytest.fixture(scope="module")
@@ -321,7 +325,7 @@ def test_the_tools_measure_and_copy(ends, server, client):
 @pytest.mark.parametrize("options", (("--wait",), ("--cq",), ("--wait", "--cq", "--level", "reception")))
 def test_the_tool_in_c_measures_in_every_way(fabric, numbers, options):
     here, there = fabric.hosts
-    words = ("--rounds", 4, "--sizes", "1,1048576")
+    words = ("--rounds", 32 if LONG else 4, "--sizes", "1,1048576")
     lines = measured(there, here, C[0], C[0], *options, words=words)
     assert lines[0].split() == ["measured", "with", "bytes", "rounds", "result", "of"]
     # Three lines for each latency, one for each bandwidth, one for connections.

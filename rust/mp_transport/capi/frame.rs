@@ -111,8 +111,8 @@ impl FrameObject {
         origin: Origin,
     ) -> Result<Arc<Self>> {
         let places = Places::new(frags, func_len, priv_len).ok_or(ENOMEM)?;
-        // Before there is a frame: one that ends calls its destructor, which is not for frames
-        // that nobody has had.
+        // All memory first: to drop a `FrameObject` runs the destructor of its frame, which is
+        // not for a frame that nobody has had.
         let area = Area::new(places.end, GFP_ATOMIC)?;
         let place = UniqueArc::new_uninit(GFP_ATOMIC)?;
         let c = Opaque::new(mp_frame {

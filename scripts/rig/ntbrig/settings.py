@@ -91,10 +91,10 @@ def _kernel_dir():
 
 
 @functools.cache
-def _built_kernel(flavour):
+def _built_kernel(kind):
     command = [CHECKOUT / "scripts/kernel.sh", "--print-dir"]
-    if flavour != "rig":
-        command.append(f"--{flavour}")
+    if kind != "rig":
+        command.append(f"--{kind}")
     try:
         found = subprocess.run(
             command, capture_output=True, text=True, timeout=PRINT_DIR_TIMEOUT, check=True

@@ -29,8 +29,26 @@ pub trait Extent<Start, Length> {
 }
 
 /// Compiles only if `header` declares a function of the name, with arguments and a result that
-/// are passed alike ([`Abi`]). [`export!`](crate::export!) checks its functions by it; one that is
-/// written by hand is checked where it stands:
+/// are passed alike ([`Abi`]). [`export!`](crate::export!) checks its functions by it. A function
+/// that is written by hand, and unsafe as all of them, is exported by it as well:
+///
+/// ```
+/// mod sys {
+///     extern "C" {
+///         pub fn demo(number: u64) -> i32;
+///     }
+/// }
+///
+/// mp_c_abi::declared! {
+///     header = sys;
+///     /// Returns what it is given, or unwinds.
+///     "C-unwind" fn demo(number: u64) -> i32 {
+///         number.try_into().unwrap()
+///     }
+/// }
+/// ```
+///
+/// What differs does not compile:
 ///
 /// ```compile_fail,E0308
 /// mod sys {
@@ -39,10 +57,31 @@ pub trait Extent<Start, Length> {
 ///     }
 /// }
 ///
-/// mp_c_abi::declared!(sys; demo(number: u64) -> u32);
+/// mp_c_abi::declared! {
+///     header = sys;
+///     /// Returns something else.
+///     "C-unwind" fn demo(number: u64) -> u32 {
+///         number.try_into().unwrap()
+///     }
+/// }
 /// ```
 #[macro_export]
 macro_rules! declared {
+    (
+        header = $header:ident;
+        $(#[$doc:meta])*
+        $abi:literal fn $name:ident($($argument:ident: $type:ty),* $(,)?) -> $result:ty $body:block
+    ) => {
+        $(#[$doc])*
+        ///
+        /// # Safety
+        /// Of the header, as for all functions.
+        #[no_mangle]
+        pub unsafe extern $abi fn $name($($argument: $type),*) -> $result $body
+
+        $crate::declared!($header; $name($($argument: $type),*) -> $result);
+    };
+
     ($header:ident; $name:ident($($argument:ident: $type:ty),* $(,)?) $(-> $result:ty)?) => {
         const _: () = {
             #[allow(dead_code, unused_assignments, unused_variables, clippy::all)]

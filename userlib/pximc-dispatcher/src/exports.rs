@@ -197,7 +197,7 @@ by_session! {
 export! {
     header = sys; run = run;
 
-    /// Lists the interfaces of all vendors.
+    /// List the interfaces of all vendors.
     PXIMC_findInterfaces(capacity: u32, ids: *mut u32, actual: Out<u32>) -> Status
         = find_interfaces([ids; capacity], capacity, actual);
 
@@ -216,7 +216,7 @@ export! {
         // SAFETY: It takes any number.
         (|vendor, number| unsafe { vendor.functions.PXIMC_closeWindow(number) }));
 
-    /// Cleans up with all vendors that were loaded, and forgets all interfaces and sessions.
+    /// Clean up with all vendors that were loaded, and forget all interfaces and sessions.
     PXIMC_cleanup() -> Status = Dispatcher::cleanup;
 }
 

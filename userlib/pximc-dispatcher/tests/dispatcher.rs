@@ -562,6 +562,18 @@ fn a_request_without_success_leaves_nothing_behind() {
     assert_eq!(system.calls_but_finds().len(), 2);
 }
 
+/// What the vendor leaves in `errno` is what the program finds there, also if each call is told of.
+#[test]
+fn errno_is_the_vendors() {
+    let system = System::with_two_vendors();
+    for level in ["off", "trace"] {
+        let said = system.run(&format!(
+            "set MP_LOG {level}\nserver 1\nset A_ERRNO 77\nerrno 15\n"
+        ));
+        assert_eq!(said, ["server SUCCESS 15", "errno 77"], "{level}");
+    }
+}
+
 /// PXI-DSP-13, PXI-DSP-15, PXI-DSP-16, PXI-DSP-18, PXI-DSP-19, PXI-DSP-20, PXI-DSP-22: two
 /// vendors' sessions are numbered alike, and each function for sessions reaches the right one.
 #[test]

@@ -16,34 +16,36 @@ pub enum Error {
     #[error("the interface is down: `ntbctl peers` lists the hosts that are reached")]
     InterfaceDown,
     /// An argument is outside of what the specification allows.
-    #[error("invalid argument")]
+    #[error("invalid argument: the page of the call lists what it takes")]
     InvalidArgument,
     /// The least sizes cannot be had, or memory or sessions are used up.
-    #[error("space not available: the windows of the bridge have no room of the least sizes, or memory or sessions are used up")]
+    #[error(
+        "space not available: ask for less, close sessions, or give the bridge larger windows"
+    )]
     SpaceNotAvailable,
     /// The unique identifier is in use on this system.
-    #[error("the unique identifier is in use: another session of this system has it")]
+    #[error("the unique identifier is in use: choose another one, or close the session of this system that has it")]
     UidConflict,
     /// No partner was found, or none has come yet.
-    #[error("no partner: nobody at the other system asks for the same protocol and identifier")]
+    #[error("no partner: start the other side, with the same protocol and identifier")]
     NoPairing,
     /// The hardware, the platform or a missing privilege forbids the use of physical addresses.
-    #[error("physical resource not available: the bridge has no window for it, or CAP_SYS_RAWIO is missing")]
+    #[error("physical resource not available: it takes CAP_SYS_RAWIO, and a window of the bridge to itself")]
     PhyResourceNotAvailable,
     /// The session is closed, or is another process's.
-    #[error("no such session")]
+    #[error("no such session: it is closed, or another process has opened it")]
     InvalidSession,
     /// The session has no remote window.
-    #[error("the session has no remote window")]
+    #[error("the session has no remote window: ask for one of a size when it is requested")]
     NoWindow,
     /// The partner has closed.
-    #[error("the partner has closed")]
+    #[error("the partner has closed: close the session, and request another one")]
     SessionClosed,
     /// The other system has no such window.
-    #[error("no such window")]
+    #[error("no such window: those that are there are found by findWindows")]
     InvalidWindow,
     /// Nothing has happened in time; a warning.
-    #[error("timed out")]
+    #[error("timed out: see that the other side runs, or wait for longer")]
     Timeout,
 }
 
@@ -88,5 +90,30 @@ impl Error {
                 other
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Error::*;
+
+    #[test]
+    fn every_text_says_what_to_do() {
+        [
+            InvalidInterface,
+            InterfaceDown,
+            InvalidArgument,
+            SpaceNotAvailable,
+            UidConflict,
+            NoPairing,
+            PhyResourceNotAvailable,
+            InvalidSession,
+            NoWindow,
+            SessionClosed,
+            InvalidWindow,
+            Timeout,
+        ]
+        .iter()
+        .for_each(mp_testing::assert_advises);
     }
 }

@@ -12,6 +12,7 @@
 //! | `built` | [`built`]: the shared library of a crate, and programs in C above it |
 
 #[cfg(target_pointer_width = "64")]
+mod advice;
 mod again;
 mod bridge;
 pub mod built;
@@ -21,6 +22,7 @@ mod seeds;
 mod shortage;
 
 #[cfg(target_pointer_width = "64")]
+pub use advice::assert_advises;
 pub use again::{again, is_inner};
 pub use bridge::{Bridge, BridgeDevice, BridgeMemory, Lines};
 pub use fake::{FakeDevice, Host, World, LOOPBACK};

@@ -132,37 +132,37 @@ thread_local! {
     static WAITING: RefCell<Option<Waiting<CharDevice>>> = const { RefCell::new(None) };
 }
 
-/// Waits for a client. A thread that is cancelled ends here, and waits for nobody any more
-/// (VI-CONN-6).
-///
-/// # Safety
-/// As of the other functions.
-#[no_mangle]
-pub unsafe extern "C-unwind" fn VipConnectWait(
-    nic: Handle,
-    local: Address,
-    timeout: sys::VIP_ULONG,
-    remote: Address,
-    attributes: Out<sys::VIP_VI_ATTRIBUTES>,
-    conn: Out<Handle>,
-) -> sys::VIP_RETURN {
-    diagnostics::init();
-    let begun = run(|process| {
-        let begun =
-            functions::connect_wait(process, nic, local, timeout, remote, attributes, conn)?;
-        WAITING.set(Some(begun));
-        Ok(())
-    });
-    if begun != sys::VIP_SUCCESS {
-        return begun;
-    }
-    loop {
-        match look_for_client() {
-            Ok(nap) => {
-                // SAFETY: This frame has nothing to drop, and the program's own are its affair.
-                unsafe { nap.sleep_or_end() }
+declared! {
+    header = sys;
+
+    /// Waits for a client. A thread that is cancelled ends here, and waits for nobody any more
+    /// (VI-CONN-6).
+    "C-unwind" fn VipConnectWait(
+        nic: Handle,
+        local: Address,
+        timeout: sys::VIP_ULONG,
+        remote: Address,
+        attributes: Out<sys::VIP_VI_ATTRIBUTES>,
+        conn: Out<Handle>,
+    ) -> sys::VIP_RETURN {
+        diagnostics::init();
+        let begun = run(|process| {
+            let begun =
+                functions::connect_wait(process, nic, local, timeout, remote, attributes, conn)?;
+            WAITING.set(Some(begun));
+            Ok(())
+        });
+        if begun != sys::VIP_SUCCESS {
+            return begun;
+        }
+        loop {
+            match look_for_client() {
+                Ok(nap) => {
+                    // SAFETY: This frame has nothing to drop, and the program's own are its affair.
+                    unsafe { nap.sleep_or_end() }
+                }
+                Err(result) => return result,
             }
-            Err(result) => return result,
         }
     }
 }
@@ -183,11 +183,6 @@ fn look_for_client() -> std::result::Result<Nap, sys::VIP_RETURN> {
     });
     nap.ok_or(result)
 }
-
-declared!(sys; VipConnectWait(
-    nic: Handle, local: Address, timeout: sys::VIP_ULONG, remote: Address,
-    attributes: Out<sys::VIP_VI_ATTRIBUTES>, conn: Out<Handle>,
-) -> sys::VIP_RETURN);
 
 export! {
     header = sys; run = run;

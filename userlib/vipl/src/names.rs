@@ -57,7 +57,7 @@ pub struct Mistake {
 #[derive(Debug, thiserror::Error)]
 pub enum NamesError {
     /// It has been initialized before (VI-NS-3).
-    #[error("the name service is initialized already")]
+    #[error("the name service is initialized already: shut it down first (VipNSShutdown)")]
     Initialized,
     /// It has not been initialized, or was shut down (VI-NS-4).
     #[error("the name service is not initialized: initialize it before it is asked (VipNSInit)")]

@@ -4,9 +4,9 @@
 //! for the asynchronous errors of a NIC. Handlers of a thread run one after the other, without a
 //! lock, and may call everything (VI-NTFY-13).
 //!
-//! The reactor of `mp_fabric` is not this: it has one thread for all callbacks of a context, which run
-//! for events that the kernel tells of. A handler runs for a completion, of which the kernel knows
-//! nothing, and one that blocks keeps no other queue's waiting.
+//! The reactor of `mp_fabric` has one thread for all callbacks of a context, which run for events
+//! that the kernel tells of. A handler runs for a completion, of which the kernel knows nothing,
+//! and while it blocks, those of other queues run.
 
 use crate::{lock, Error, Result};
 use mp_fabric::thread;

@@ -7,10 +7,12 @@
  *	await TEXT			until the file that $CALLS names contains the text
  *	fork				a child does what follows up to the line "parent"
  *	find ROOM ... cleanup		one for each function
+ *	errno SESSION			what it is after PXIMC_assertEvent
  *
  * What functions return is written to the output, a line for each call.
  */
 
+#include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -148,6 +150,10 @@ static void call(const char *name)
 		printf("access %s\n", status_name(status));
 	} else if (!strcmp(name, "assert")) {
 		printf("assert %s\n", status_name(PXIMC_assertEvent(b)));
+	} else if (!strcmp(name, "errno")) {
+		errno = 0;
+		PXIMC_assertEvent(b);
+		printf("errno %d\n", errno);
 	} else if (!strcmp(name, "wait")) {
 		status = PXIMC_waitForSessionEvent(b, c, &a);
 		printf("wait %s %u\n", status_name(status), a);

@@ -9,6 +9,7 @@
  *	X_FIND		what PXIMC_findInterfaces does: a status, "greedy" to want more room than
  *			it is given each time, or "boast" to succeed with more than fits
  *	X_STATUS	the status of all other functions
+ *	X_ERRNO		what errno is after them, else what it was
  *	X_SESSION	the number of the next session
  *	X_BLOCK		whether to wait for an event until PXIMC_assertEvent is called
  *	CALLS		the file that calls are written to
@@ -16,6 +17,7 @@
  * WITHOUT_ACCESS leaves PXIMC_enableDeviceAccess out, WITHOUT_CLEANUP what may not be left out.
  */
 
+#include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdarg.h>
@@ -53,7 +55,10 @@ static long number(const char *name, long otherwise)
 
 static tPXIMC_Status status(void)
 {
-	return (tPXIMC_Status)number("STATUS", PXIMC_SUCCESS);
+	long status = number("STATUS", PXIMC_SUCCESS);
+
+	errno = (int)number("ERRNO", errno);
+	return (tPXIMC_Status)status;
 }
 
 static void note(const char *format, ...)
