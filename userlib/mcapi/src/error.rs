@@ -47,7 +47,7 @@ mp_fabric::status_codes! {
     RequestLimit "MCAPI_ERR_REQUEST_LIMIT" 40 "there are too many requests: wait for some first";
     RequestCancelled "MCAPI_ERR_REQUEST_CANCELLED" 41 "the request was cancelled: begin it again";
     WaitPending "MCAPI_ERR_WAIT_PENDING" 42 "another thread waits for the request: let one wait";
-    General "MCAPI_ERR_GENERAL" 43 "see Documentation/mcapi.md for each call";
+    General "MCAPI_ERR_GENERAL" 43 "something else: Documentation/mcapi.md tells for each call what";
 }
 
 impl Error {
