@@ -46,6 +46,7 @@ use mp_kernel::{
         self,
         PhysicalUse, //
     },
+    time,
     uaccess::{
         read_sized,
         read_versioned,
@@ -365,9 +366,9 @@ fn signal(context: &Context, handle: u32) -> Result {
     }
 }
 
-/// A deadline, if it is one.
+/// A deadline by the clock of the caller, if it is one, by that of the host.
 pub(crate) fn deadline(at: u64) -> Option<u64> {
-    Some(at).filter(|at| *at != u64::MAX)
+    (at != u64::MAX).then(|| time::from_clock_of_caller(at))
 }
 
 fn wait_for(context: &Context, arg: UserPtr) -> Result {

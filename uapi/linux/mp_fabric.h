@@ -48,7 +48,7 @@
 
 #define MP_IOC_MAGIC 0xBB
 
-/* Deadlines are times of CLOCK_MONOTONIC in nanoseconds. */
+/* Deadlines are times of the caller's CLOCK_MONOTONIC, in nanoseconds. */
 #define MP_DEADLINE_PAST 0ULL			/* do not wait */
 #define MP_DEADLINE_NEVER 0xFFFFFFFFFFFFFFFFULL
 
