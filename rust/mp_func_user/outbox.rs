@@ -789,7 +789,7 @@ impl Outbox {
             if self.state.lock().waiting.is_empty() {
                 return true;
             }
-            if monotonic_ns() >= self.shortage.silent_since(begun) + DRAIN_NS {
+            if self.shortage.is_late(begun, DRAIN_NS, monotonic_ns()) {
                 break;
             }
             fsleep(Delta::from_millis(1));
