@@ -140,12 +140,24 @@ struct UserService {
     _device: chardev::Registration<Context>,
     _watch: interface::Watch,
     _function: function::Registration,
+    _counts: Counts,
+}
+
+/// What counts for users though its objects have gone.
+struct Counts;
+
+impl Drop for Counts {
+    fn drop(&mut self) {
+        quota::Leased::end_all();
+    }
 }
 
 impl kernel::Module for UserService {
     fn init(module: &'static ThisModule) -> Result<Self> {
         // SAFETY: Called exactly once, before there are contexts.
         unsafe { quota::SHARES.init() };
+        // SAFETY: As above.
+        unsafe { quota::LEASED.init() };
         let links = Links::new(param!(give_up_ms))?;
         let function = function::Registration::new(FUNC, links.clone())
             .inspect_err(|e| pr_err!("cannot register the function service: {:?}\n", e))?;
@@ -173,6 +185,7 @@ impl kernel::Module for UserService {
             _device: device,
             _watch: watch,
             _function: function,
+            _counts: Counts,
         })
     }
 }
