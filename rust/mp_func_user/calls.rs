@@ -515,7 +515,7 @@ fn fill_segment(context: &Context, fill: &mp_segment_fill) -> Result {
             false => Purpose::Write,
         };
         let pages = context.pin(fill.address, fill.length, purpose)?;
-        return segment.fill(Piece::Pages(Arc::new(pages, GFP_KERNEL)?));
+        return segment.fill(Piece::Pages(Arc::new(pages, GFP_KERNEL_ACCOUNT)?));
     }
     need_physical_addresses(PhysicalUse::Memory)?;
     // SAFETY: The process may name it.
@@ -731,7 +731,7 @@ fn send(context: &Context, message: &mp_message) -> Result {
     if message.length > MP_MESSAGE_MAX {
         return Err(error::message_size());
     }
-    let mut data = KVec::from_elem(0, message.length as usize, GFP_KERNEL)?;
+    let mut data = KVec::from_elem(0, message.length as usize, GFP_KERNEL_ACCOUNT)?;
     user(message.data, data.len())?
         .reader()
         .read_slice(&mut data)?;
@@ -803,7 +803,7 @@ fn create_queue(context: &Context, arg: UserPtr) -> Result {
 /// The copies that are asked for, which end at `local` and `remote` at the latest.
 fn copies(start: &mp_queue_start, local: Option<u64>, remote: u64) -> Result<KVec<mp_copy>> {
     let count = start.count as usize;
-    let mut copies = KVec::with_capacity(count, GFP_KERNEL)?;
+    let mut copies = KVec::with_capacity(count, GFP_KERNEL_ACCOUNT)?;
     let is_inside = |off: u64, len: u64, end: u64| off.checked_add(len).is_some_and(|at| at <= end);
     for n in 0..count {
         let copy: mp_copy = element(start.copies, n, start.copy_size)?;
@@ -811,7 +811,7 @@ fn copies(start: &mp_queue_start, local: Option<u64>, remote: u64) -> Result<KVe
         if !reads_inside || !is_inside(copy.remote, copy.length, remote) {
             return Err(ERANGE);
         }
-        copies.push(copy, GFP_KERNEL)?;
+        copies.push(copy, GFP_KERNEL_ACCOUNT)?;
     }
     Ok(copies)
 }

@@ -172,7 +172,7 @@ impl Connection {
     /// `ENOMEM`.
     pub(crate) fn new(number: u32, link: Arc<Link>, want: Want, word: Word) -> Result<Arc<Self>> {
         let ready = Ready::new(0)?;
-        let total = Arc::new(Atomic::new(0), GFP_KERNEL)?;
+        let total = Arc::new(Atomic::new(0), GFP_KERNEL_ACCOUNT)?;
         let of = ready.clone();
         let connection = Arc::pin_init(
             pin_init!(Self {
@@ -200,7 +200,7 @@ impl Connection {
                     sender: Sender::default(),
                 }),
             }),
-            GFP_KERNEL,
+            GFP_KERNEL_ACCOUNT,
         )?;
         connection.notices.reserve(NOTICES)?;
         Ok(connection)
@@ -519,7 +519,7 @@ impl Connection {
         };
         self.link.under_way().expect_room();
         let mut copied = KVec::new();
-        let sent = match copied.extend_from_slice(data, GFP_KERNEL) {
+        let sent = match copied.extend_from_slice(data, GFP_KERNEL_ACCOUNT) {
             Ok(()) => way.outbox.place(&header, at.to_le_bytes(), copied),
             Err(e) => Err(e.into()),
         };

@@ -45,43 +45,8 @@ impl Lanes {
         })
     }
 
-    /// The workqueue of a user, for one queue more.
-    ///
-    /// # Errors
-    ///
-    /// `ENOMEM`.
-    fn enter(&self, payer: Payer) -> Result<Arc<Workqueue>> {
-        let mut all = self.all.lock();
-        if let Some(known) = all.iter_mut().find(|entry| entry.payer == payer) {
-            known.queues += 1;
-            return Ok(known.workqueue.clone());
-        }
-        let workqueue = Workqueue::new(c"mp_copies", ACTIVE)?;
-        let entry = Entry {
-            payer,
-            workqueue: workqueue.clone(),
-            queues: 1,
-        };
-        all.push(entry, GFP_KERNEL)?;
-        Ok(workqueue)
-    }
-
-    /// One queue of a user less.
-    fn leave(&self, payer: Payer) {
-        let gone = {
-            let mut all = self.all.lock();
-            let Some(at) = all.iter().position(|entry| entry.payer == payer) else {
-                return;
-            };
-            if let Some(known) = all.get_mut(at) {
-                known.queues -= 1;
-                if known.queues != 0 {
-                    return;
-                }
-            }
-            all.remove(at).ok()
-        };
-        drop(gone);
+    fn make() -> Result<Arc<Self>> {
+        Workqueue::new(c"mp_copies", ACTIVE)
     }
 }
 

@@ -246,7 +246,7 @@ impl Signal {
             place,
             waits: Atomic::new(false),
         };
-        Ok(Arc::new(signal, GFP_KERNEL)?)
+        Ok(Arc::new(signal, GFP_KERNEL_ACCOUNT)?)
     }
 
     /// The frame that tells what is so now.
@@ -659,8 +659,8 @@ impl Outbox {
         if self.state.lock().waiting.len() >= MAX_FOR_PORTS {
             return Err(EAGAIN);
         }
-        let mut copied = KVec::with_capacity(data.len(), GFP_KERNEL)?;
-        copied.extend_from_slice(data, GFP_KERNEL)?;
+        let mut copied = KVec::with_capacity(data.len(), GFP_KERNEL_ACCOUNT)?;
+        copied.extend_from_slice(data, GFP_KERNEL_ACCOUNT)?;
         self.enter(Waiting::Frame(frame(header, Data(copied))?))
     }
 

@@ -82,17 +82,17 @@ impl Source {
     ///
     /// `EFAULT`, `EDQUOT`, `ENOMEM`.
     pub(crate) fn pin(context: &Context, copies: &[mp_copy], purpose: Purpose) -> Result<Self> {
-        let mut all = KVec::with_capacity(copies.len(), GFP_KERNEL)?;
+        let mut all = KVec::with_capacity(copies.len(), GFP_KERNEL_ACCOUNT)?;
         for copy in copies.iter() {
             let piece = match copy.length {
                 0 => None,
                 len => {
                     let pages = context.pin(copy.local, len, purpose)?;
-                    let pages = Arc::new(pages, GFP_KERNEL)?;
-                    Some(Arc::new(Piece::Pages(pages), GFP_KERNEL)?)
+                    let pages = Arc::new(pages, GFP_KERNEL_ACCOUNT)?;
+                    Some(Arc::new(Piece::Pages(pages), GFP_KERNEL_ACCOUNT)?)
                 }
             };
-            all.push(piece, GFP_KERNEL)?;
+            all.push(piece, GFP_KERNEL_ACCOUNT)?;
         }
         Ok(Self::Pinned(all))
     }
@@ -282,7 +282,7 @@ impl Queue {
                     job: None,
                 }),
             }),
-            GFP_KERNEL,
+            GFP_KERNEL_ACCOUNT,
         )?;
         new_worker!(in workqueue, queue)
     }
@@ -408,7 +408,7 @@ impl Queue {
 
     /// The same of a segment of this host.
     fn read_here(&self, parts: Parts<'_>, source: &Source, connection: &Connection) -> Result {
-        let mut buffer = KVec::from_elem(0, STRETCH, GFP_KERNEL)?;
+        let mut buffer = KVec::from_elem(0, STRETCH, GFP_KERNEL_ACCOUNT)?;
         for part in parts {
             let Some((piece, at)) = source.target(&part)? else {
                 continue;
