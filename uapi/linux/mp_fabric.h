@@ -301,8 +301,8 @@ struct mp_window {
  *
  * In this order: ENODEV: no such interface. EINVAL: both maxima 0, unless MP_SESSION_BARE, a
  * maximum below its minimum, too much data, a name too long, a flag that is for other roles.
- * ENETDOWN: the interface is down. ENOSPC: the minima
- * cannot be had. EPERM: physical addresses need CAP_SYS_RAWIO and a kernel that is not
+ * ENETDOWN: the interface is down, or the peer has not answered for 10 seconds. ENOSPC: the
+ * minima cannot be had. EPERM: physical addresses need CAP_SYS_RAWIO and a kernel that is not
  * locked down. EOPNOTSUPP: the physical addresses are not all memory of devices, or reserved,
  * or cannot be reached by the peer; or the peer's service is of a release that knows no
  * names, MP_SESSION_HOLD or MP_SESSION_BARE. EADDRINUSE: the uid is taken.
