@@ -630,6 +630,9 @@ impl Context {
     /// of [`Holding::wait_until_let_go`].
     pub(crate) fn remove(&self, handle: u32, force: bool) -> Result {
         let object = self.object(handle)?;
+        if let Object::Queue(queue) = &object {
+            queue.target().retire()?;
+        }
         object.remove(&self.shared.links, force)?;
         let waited = match &object {
             Object::Segment(holding) => holding.wait_until_let_go(&self.shared.links),

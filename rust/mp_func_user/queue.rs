@@ -241,6 +241,10 @@ struct State {
     starts: u32,
     /// What the worker is to do next.
     job: Option<Job>,
+    /// The call that has started it copies.
+    is_in_call: bool,
+    /// It is about to be closed.
+    is_closing: bool,
 }
 
 /// A queue.
@@ -267,7 +271,7 @@ impl Queue {
     /// `ENOMEM`.
     pub(crate) fn new(number: u32, lane: Lane, entries: u32, word: Word) -> Result<QueueRef> {
         let ready = Ready::new(0)?;
-        let workqueue = lane.workqueue().clone();
+        let workqueue = lane.value().clone();
         let queue = Arc::pin_init(
             pin_init!(Self {
                 number,
@@ -280,6 +284,8 @@ impl Queue {
                     state: MP_QUEUE_IDLE,
                     starts: 0,
                     job: None,
+                    is_in_call: false,
+                    is_closing: false,
                 }),
             }),
             GFP_KERNEL_ACCOUNT,
@@ -336,7 +342,8 @@ impl Queue {
     ///
     /// # Errors
     ///
-    /// `EBUSY` if it is posted; `EFAULT` if the process has not the memory.
+    /// `EBUSY` if it is posted; `ENOENT` if it is about to be closed; `EFAULT` if the process has not
+    /// the memory.
     pub(crate) fn start(worker: &QueueRef, job: Job) -> Result {
         let queue = worker.target();
         let is_own = matches!(job.source, Source::Process);
@@ -345,6 +352,10 @@ impl Queue {
             if state.state == MP_QUEUE_POSTED {
                 return Err(EBUSY);
             }
+            if state.is_closing {
+                return Err(ENOENT);
+            }
+            state.is_in_call = is_own;
             state.starts = state.starts.wrapping_add(1);
             queue.is_aborted.store(false, Relaxed);
             queue.enter(&mut state, MP_QUEUE_POSTED);
@@ -485,6 +496,24 @@ impl Queue {
         }
         self.ready.wait_to_the_end(ready::DONE)?;
         Ok(())
+    }
+
+    /// Be started no more, and return when no call copies any more that has started it. What it
+    /// does in the background ends with [`close`](Self::close).
+    ///
+    /// # Errors
+    ///
+    /// `ENOENT` if it is closed meanwhile, `ERESTARTSYS` if the process is being killed.
+    pub(crate) fn retire(&self) -> Result {
+        let is_in_call = {
+            let mut state = self.state.lock();
+            state.is_closing = true;
+            state.state == MP_QUEUE_POSTED && state.is_in_call
+        };
+        match is_in_call {
+            true => self.abort(),
+            false => Ok(()),
+        }
     }
 
     /// End it, and all that it does in the background.

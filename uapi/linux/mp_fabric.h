@@ -1019,7 +1019,8 @@ struct mp_copy {
  * both, and the processor all that the engine does not.
  *
  * MP_IOC_QUEUE_ABORT (struct mp_handle): nothing is read or written by it any more when the call
- * returns; does nothing in a final state. MP_IOC_CLOSE does both.
+ * returns; does nothing in a final state. MP_IOC_CLOSE does both, and waits also for another
+ * thread's MP_IOC_QUEUE_START; one that comes later finds no queue.
  *
  * In this order: ENOENT: no such queue, segment or connection. EBUSY: it is posted. EINVAL: no
  * copies or too many, another interface, not to a segment. Of each copy: EFAULT, EINVAL: their
