@@ -85,6 +85,8 @@ mod offer;
 mod outbox;
 #[path = "mp_func_user/park.rs"]
 mod park;
+#[path = "mp_func_user/per_user.rs"]
+mod per_user;
 #[path = "mp_func_user/pipeline.rs"]
 mod pipeline;
 #[path = "mp_func_user/placed.rs"]
@@ -113,6 +115,8 @@ mod stores;
 mod stream;
 #[path = "mp_func_user/uapi.rs"]
 mod uapi;
+#[path = "mp_func_user/unsent.rs"]
+mod unsent;
 #[path = "mp_func_user/window.rs"]
 mod window;
 

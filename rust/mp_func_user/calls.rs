@@ -683,8 +683,9 @@ fn connect(context: &Context, arg: UserPtr) -> Result {
     let object = context.make(Make::Connection, || {
         let number = context.shared().next_handle();
         let word = context.status().word()?;
-        let connection = Connection::new(number, link.clone(), want, word)?;
-        link.connect(&connection, &name, deadline(connect.deadline))?;
+        let payers = context.payers();
+        let connection = Connection::new(number, link.clone(), want, word, payers.outermost())?;
+        link.connect(&connection, payers, &name, deadline(connect.deadline))?;
         Ok(Object::Connection(connection))
     })?;
     if let Object::Connection(connection) = &object {

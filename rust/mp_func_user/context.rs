@@ -337,7 +337,7 @@ impl Context {
     }
 
     /// Who is charged for what it has.
-    pub(crate) fn payers(&self) -> &Payers {
+    pub(crate) fn payers(&self) -> &Arc<Payers> {
         &self.payers
     }
 

@@ -95,6 +95,8 @@ pub(crate) enum Kind {
     Segment,
     /// Connections.
     Connection,
+    /// Those of them that the peer of that interface was asked for, and has not answered.
+    Asked(u32),
     /// All objects but sessions, segments and connections included.
     Object,
     /// Bytes that peers may come to reach: of the link of that interface, or with none
