@@ -142,7 +142,7 @@ def uptime(guest):
 
 @pytest.fixture(params=WITH_DEADLINES)
 def waits_ahead(request, fabric):
-    """Begins a wait of a process whose clock is ahead, with a deadline by that clock, which is so
+    """Begin a wait of a process whose clock is ahead, with a deadline by that clock, which is so
     many seconds from now; its call, and when that is by the clock of the host."""
     ahead = lambda: sharing.Process(fabric.rp, how=CLOCK_AHEAD)
     with ahead() as owner, ahead() as user:
