@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 import pytest
 import sharing
-from ntbrig import RigError, stack
+from ntbrig import CommandFailed, stack
 from ntbrig.settings import MIB
 from pximc import MODULES
 from sharing import EACH, MP, PAST, fill
@@ -56,7 +56,8 @@ class Group:
         return int(dict(line.split() for line in lines)["kernel"])
 
     def killed(self):
-        return int(dict(line.split() for line in self.read("memory.events").splitlines())["oom_kill"])
+        lines = self.read("memory.events").splitlines()
+        return int(dict(line.split() for line in lines)["oom_kill"])
 
 
 @contextmanager
@@ -104,7 +105,7 @@ def test_a_process_has_no_more_of_the_kernel_than_its_group(fabric):
     """It is ended inside of it, and others go on."""
     with sharing.Process(fabric.rp) as other, group(fabric.rp, "small", MOST) as of:
         process = of.process()
-        with pytest.raises(RigError):
+        with pytest.raises(CommandFailed):
             opened = process.command("&", lambda answer: answer["done"], "open", MANY_CONTEXTS)
             pytest.fail(f"{opened.result()} are there")
         assert of.killed() == 1
