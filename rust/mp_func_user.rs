@@ -23,12 +23,13 @@
 //!   out.
 //! * [`stores`]: stores into windows that no bridge leads to.
 //! * [`inbox`], [`outbox`]: messages that wait. [`shortage`]: when they wait for memory.
-//! * [`quota`]: what a user may have.
+//! * [`quota`]: what a user may have. [`per_user`]: what each user has of its own at a link, as the
+//!   work queue of a [`lane`] and the messages that are [`unsent`].
 //!
 //! Locks, the outer ones first: the registry's of `mp_transport`; a context's objects;
 //! a link's core; a session's state, or a connection's, or the list of segments and then
 //! a segment's state and its notices; the access of a session's devices; then those of
-//! mappings and of memory. A process's
+//! mappings and of memory, and that of quotas. A process's
 //! `mmap_lock` comes before those of mappings only, and nothing is copied from or to a
 //! process under any of these. Spin locks are innermost: that of a link's watchers comes
 //! before that of an object's events, which comes before the stream's. Under the
