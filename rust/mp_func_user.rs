@@ -23,12 +23,13 @@
 //!   out.
 //! * [`stores`]: stores into windows that no bridge leads to.
 //! * [`inbox`], [`outbox`]: messages that wait. [`shortage`]: when they wait for memory.
-//! * [`quota`]: what a user may have.
+//! * [`quota`]: what a user may have. [`per_user`]: what each user has of its own at a link, as the
+//!   work queue of a [`lane`] and the messages that are [`unsent`].
 //!
 //! Locks, the outer ones first: the registry's of `mp_transport`; a context's objects;
 //! a link's core; a session's state, or a connection's, or the list of segments and then
 //! a segment's state and its notices; the access of a session's devices; then those of
-//! mappings and of memory. A process's
+//! mappings and of memory, and that of quotas. A process's
 //! `mmap_lock` comes before those of mappings only, and nothing is copied from or to a
 //! process under any of these. Spin locks are innermost: that of a link's watchers comes
 //! before that of an object's events, which comes before the stream's. Under the
@@ -85,6 +86,8 @@ mod offer;
 mod outbox;
 #[path = "mp_func_user/park.rs"]
 mod park;
+#[path = "mp_func_user/per_user.rs"]
+mod per_user;
 #[path = "mp_func_user/pipeline.rs"]
 mod pipeline;
 #[path = "mp_func_user/placed.rs"]
@@ -113,6 +116,8 @@ mod stores;
 mod stream;
 #[path = "mp_func_user/uapi.rs"]
 mod uapi;
+#[path = "mp_func_user/unsent.rs"]
+mod unsent;
 #[path = "mp_func_user/window.rs"]
 mod window;
 
@@ -140,12 +145,24 @@ struct UserService {
     _device: chardev::Registration<Context>,
     _watch: interface::Watch,
     _function: function::Registration,
+    _counts: Counts,
+}
+
+/// What counts for users though its objects have gone.
+struct Counts;
+
+impl Drop for Counts {
+    fn drop(&mut self) {
+        quota::Leased::end_all();
+    }
 }
 
 impl kernel::Module for UserService {
     fn init(module: &'static ThisModule) -> Result<Self> {
         // SAFETY: Called exactly once, before there are contexts.
         unsafe { quota::SHARES.init() };
+        // SAFETY: As above.
+        unsafe { quota::LEASED.init() };
         let links = Links::new(param!(give_up_ms))?;
         let function = function::Registration::new(FUNC, links.clone())
             .inspect_err(|e| pr_err!("cannot register the function service: {:?}\n", e))?;
@@ -173,6 +190,7 @@ impl kernel::Module for UserService {
             _device: device,
             _watch: watch,
             _function: function,
+            _counts: Counts,
         })
     }
 }

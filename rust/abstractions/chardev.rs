@@ -370,8 +370,8 @@ impl<F: File> Calls<F> {
 
     /// The private data of a new file.
     fn make(common: &Common<F>) -> Result<KBox<Open<F>>> {
-        let pollers = Arc::pin_init(new_wait_queue!("mp_file"), GFP_KERNEL)?;
-        let owner = Arc::new(Owner::current()?, GFP_KERNEL)?;
+        let pollers = Arc::pin_init(new_wait_queue!("mp_file"), GFP_KERNEL_ACCOUNT)?;
+        let owner = Arc::new(Owner::current()?, GFP_KERNEL_ACCOUNT)?;
         let context = F::open(Opening {
             shared: common.shared.as_arc_borrow(),
             owner: &owner,
@@ -389,7 +389,7 @@ impl<F: File> Calls<F> {
             pollers,
             _space: common.space.clone(),
         };
-        Ok(KBox::new(open, GFP_KERNEL)?)
+        Ok(KBox::new(open, GFP_KERNEL_ACCOUNT)?)
     }
 
     /// Let the context of a new file be told of the end of its owner.
@@ -402,9 +402,9 @@ impl<F: File> Calls<F> {
             context: context.clone(),
             owner: owner.clone(),
         };
-        let heir = Arc::new(heir, GFP_KERNEL)?;
+        let heir = Arc::new(heir, GFP_KERNEL_ACCOUNT)?;
         let worker: Arc<Worker<_>> = new_worker!(in ends.clone(), heir)?;
-        KBox::pin_init(ExitWatch::new(owner.clone(), worker), GFP_KERNEL)
+        KBox::pin_init(ExitWatch::new(owner.clone(), worker), GFP_KERNEL_ACCOUNT)
     }
 
     /// # Safety

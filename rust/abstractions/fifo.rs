@@ -179,15 +179,24 @@ impl<T, const CHUNK: usize> Chunked<T, CHUNK> {
         self.chunks.get_mut(at / CHUNK)?.get_mut(at % CHUNK)
     }
 
-    /// Append an entry.
+    /// Append an entry. Any context.
     ///
     /// # Errors
     ///
     /// `ENOMEM`.
     pub fn push(&mut self, entry: T) -> Result {
+        self.push_with(entry, GFP_ATOMIC)
+    }
+
+    /// As [`push`](Self::push), with memory of that kind if it takes some.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub fn push_with(&mut self, entry: T, flags: Flags) -> Result {
         let at = self.filled().end;
         if self.room() == 0 {
-            self.grow(GFP_ATOMIC)?;
+            self.grow(flags)?;
         }
         // INVARIANT: The first slot behind the filled ones is filled.
         *self.slot_mut(at).ok_or(ENOMEM)? = Some(entry);

@@ -41,6 +41,7 @@ const NS_PER_US: u64 = 1000;
 
 pub mod barrier;
 pub mod bytes;
+pub mod cgroup;
 pub mod chardev;
 pub mod contiguous;
 pub mod cpu;

@@ -223,10 +223,10 @@ impl Payers {
     pub fn current() -> Result<Self> {
         let user = Payer::User(UserId::current());
         let mut payers = Self {
-            all: KVec::with_capacity(1, GFP_KERNEL)?,
+            all: KVec::with_capacity(1, GFP_KERNEL_ACCOUNT)?,
             outermost: user,
         };
-        payers.all.push(user, GFP_KERNEL)?;
+        payers.all.push(user, GFP_KERNEL_ACCOUNT)?;
         for namespace in Namespace::all() {
             payers.outermost = match namespace.owner {
                 UserId(0) => Payer::Namespace(namespace.number),
@@ -234,7 +234,7 @@ impl Payers {
             };
             if !payers.all.contains(&payers.outermost) {
                 // INVARIANT: Just looked for.
-                payers.all.push(payers.outermost, GFP_KERNEL)?;
+                payers.all.push(payers.outermost, GFP_KERNEL_ACCOUNT)?;
             }
         }
         Ok(payers)

@@ -6,6 +6,7 @@
 
 use crate::ntb::access::Region;
 use kernel::{
+    alloc::Flags,
     page::{
         Page,
         PAGE_SIZE, //
@@ -22,8 +23,8 @@ struct Slot {
 
 impl Slot {
     /// Take a page of zeros.
-    fn new() -> Result<Self> {
-        let page = Page::alloc_page(GFP_KERNEL | __GFP_ZERO)?;
+    fn new(flags: Flags) -> Result<Self> {
+        let page = Page::alloc_page(flags | __GFP_ZERO)?;
         // SAFETY: A valid page, which is not in high memory: it was not asked for.
         let base = unsafe { mp_bindings::page_address(page.as_ptr().cast()) };
         // SAFETY: Mapped for as long as the page lives, which is as long as the region does.
@@ -41,6 +42,7 @@ impl Slot {
 /// in any context.
 pub struct SharedPages {
     slots: KVVec<SetOnce<Slot>>,
+    flags: Flags,
 }
 
 impl SharedPages {
@@ -50,11 +52,25 @@ impl SharedPages {
     ///
     /// `ENOMEM`.
     pub fn new(count: usize) -> Result<Self> {
-        let mut slots = KVVec::with_capacity(count, GFP_KERNEL)?;
+        Self::with_flags(count, GFP_KERNEL)
+    }
+
+    /// As [`new`](Self::new), for the calling process, which is charged for it, and for the pages
+    /// that it takes.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub fn of_process(count: usize) -> Result<Self> {
+        Self::with_flags(count, GFP_KERNEL_ACCOUNT)
+    }
+
+    fn with_flags(count: usize, flags: Flags) -> Result<Self> {
+        let mut slots = KVVec::with_capacity(count, flags)?;
         for _ in 0..count {
-            slots.push(SetOnce::new(), GFP_KERNEL)?;
+            slots.push(SetOnce::new(), flags)?;
         }
-        Ok(Self { slots })
+        Ok(Self { slots, flags })
     }
 
     /// Length in bytes.
@@ -75,7 +91,7 @@ impl SharedPages {
         for slot in self.slots.get(pages).ok_or(EINVAL)? {
             if slot.as_ref().is_none() {
                 // Another caller may have been faster; then its page is as good.
-                slot.populate(Slot::new()?);
+                slot.populate(Slot::new(self.flags)?);
             }
         }
         Ok(())

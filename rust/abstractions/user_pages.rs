@@ -132,7 +132,8 @@ impl UserPages {
             let had = self.pages.len();
             let at = address.checked_add(had * PAGE_SIZE).ok_or(EFAULT)?;
             let more = (count - had).min(BATCH);
-            self.pages.reserve(more, GFP_KERNEL | __GFP_NOWARN)?;
+            self.pages
+                .reserve(more, GFP_KERNEL_ACCOUNT | __GFP_NOWARN)?;
             let room = self.pages.spare_capacity_mut().as_mut_ptr();
             let is_write = self.purpose == Purpose::Write;
             // SAFETY: There is room for that many pointers.

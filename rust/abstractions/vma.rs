@@ -128,16 +128,6 @@ impl NewVma<'_> {
         self.area.try_clear_maywrite().map_err(|_| EACCES)
     }
 
-    /// Keep the program from reading, for good, as far as the processor can do that:
-    /// most make readable what is writable.
-    ///
-    /// # Errors
-    ///
-    /// `EACCES` if it wants to.
-    pub fn forbid_read(&self) -> Result {
-        self.area.try_clear_mayread().map_err(|_| EACCES)
-    }
-
     /// Let the area show what lies at its offset, which is in `mapping`.
     ///
     /// It is not inherited by children, cannot grow, is not dumped, never holds instructions,

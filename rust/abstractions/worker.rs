@@ -12,6 +12,7 @@
 use core::ptr::NonNull;
 
 use kernel::{
+    alloc::Flags,
     container_of,
     prelude::*,
     sync::{
@@ -22,7 +23,8 @@ use kernel::{
 };
 
 /// Creates a [`Worker`] with a lock class of its own, so that workers may stop
-/// those that others have created; on a [`Workqueue`] if one is given behind `in`.
+/// those that others have created; on a [`Workqueue`] if one is given behind `in`: then the calling
+/// process is charged for it.
 #[macro_export]
 macro_rules! new_worker {
     (in $queue:expr, $target:expr $(,)?) => {
@@ -31,11 +33,17 @@ macro_rules! new_worker {
             Some($queue),
             ::kernel::optional_name!(),
             ::kernel::static_lock_class!(),
+            GFP_KERNEL_ACCOUNT,
         )
     };
     ($target:expr $(, $name:literal)? $(,)?) => {
         $crate::worker::Worker::new(
-            $target, None, ::kernel::optional_name!($($name)?), ::kernel::static_lock_class!())
+            $target,
+            None,
+            ::kernel::optional_name!($($name)?),
+            ::kernel::static_lock_class!(),
+            GFP_KERNEL,
+        )
     };
 }
 pub use new_worker;
@@ -122,6 +130,7 @@ impl<W: Work> Worker<W> {
         own: Option<Arc<Workqueue>>,
         name: &'static CStr,
         class: Pin<&'static LockClassKey>,
+        flags: Flags,
     ) -> Result<Arc<Self>> {
         Arc::pin_init(
             pin_init!(Self {
@@ -135,7 +144,7 @@ impl<W: Work> Worker<W> {
                 target,
                 own,
             }),
-            GFP_KERNEL,
+            flags,
         )
     }
 

@@ -8,6 +8,7 @@
 #define __mp_helper __used
 
 #include "helpers/barrier.c"
+#include "helpers/cgroup.c"
 #include "helpers/cpumask.c"
 #include "helpers/dmaengine.c"
 #include "helpers/eventfd.c"

@@ -109,7 +109,7 @@ impl Grants {
             rights: had.map_or(rights, |had| had.and(rights)),
             group: group.clone(),
         };
-        list.grants.push(grant, GFP_KERNEL)?;
+        list.grants.push(grant, GFP_KERNEL_ACCOUNT)?;
         let Some(group) = group else { return Ok(()) };
         let led = self.lead(&mut list, &group);
         if led.is_err() {
@@ -147,7 +147,7 @@ impl Grants {
                 rights,
                 _mapping: mapping,
             },
-            GFP_KERNEL,
+            GFP_KERNEL_ACCOUNT,
         )?;
         Ok(())
     }
@@ -196,7 +196,7 @@ impl Access {
                     ways: KVec::new(),
                 }),
             }),
-            GFP_KERNEL,
+            GFP_KERNEL_ACCOUNT,
         )?;
         let hold = piece.hold(grants.clone())?;
         Ok(Self { grants, hold })

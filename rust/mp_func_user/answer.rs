@@ -54,8 +54,8 @@ struct Told {
 }
 
 fn copy_of(data: &[u8]) -> Result<KVec<u8>> {
-    let mut copy = KVec::with_capacity(data.len(), GFP_KERNEL)?;
-    copy.extend_from_slice(data, GFP_KERNEL)?;
+    let mut copy = KVec::with_capacity(data.len(), GFP_KERNEL_ACCOUNT)?;
+    copy.extend_from_slice(data, GFP_KERNEL_ACCOUNT)?;
     Ok(copy)
 }
 
@@ -70,7 +70,7 @@ impl Acceptance {
     ///
     /// `ENOMEM`.
     fn new() -> Result<Self> {
-        Ok(Self(Arc::new(Atomic::new(PENDING), GFP_KERNEL)?))
+        Ok(Self(Arc::new(Atomic::new(PENDING), GFP_KERNEL_ACCOUNT)?))
     }
 
     /// The outcome; `None` as long as that is open.
@@ -111,7 +111,7 @@ impl Dealings {
             accepted: None,
             answer: None,
             told: None,
-            data: KVec::with_capacity(bytes, GFP_KERNEL)?,
+            data: KVec::with_capacity(bytes, GFP_KERNEL_ACCOUNT)?,
             reason: None,
         })
     }
@@ -124,7 +124,7 @@ impl Dealings {
     fn hear(&mut self, peer: u32, data: &[u8], (local, remote): (Limits, Limits)) -> Result {
         self.told = None;
         self.data.clear();
-        self.data.extend_from_slice(data, GFP_KERNEL)?;
+        self.data.extend_from_slice(data, GFP_KERNEL_ACCOUNT)?;
         self.told = Some(Told {
             peer,
             local,
@@ -276,7 +276,7 @@ impl Session {
         accepts: bool,
         data: &[u8],
     ) -> Result<Option<Acceptance>> {
-        let answer = Arc::new(copy_of(data)?, GFP_KERNEL)?;
+        let answer = Arc::new(copy_of(data)?, GFP_KERNEL_ACCOUNT)?;
         let acceptance = accepts.then(Acceptance::new).transpose()?;
         let mut state = self.state.lock();
         let dealings = &mut state.dealings;
@@ -374,7 +374,7 @@ pub(crate) fn describe(context: &Context, info: &mut mp_session_partner) -> Resu
         (info.local_min, info.local_max) = (local.min, local.max);
         (info.remote_min, info.remote_max) = (remote.min, remote.max);
         if told.is_some() {
-            data.extend_from_slice(&dealings.data, GFP_KERNEL)?;
+            data.extend_from_slice(&dealings.data, GFP_KERNEL_ACCOUNT)?;
         }
     }
     info.data_size = data.len() as u32;
@@ -401,7 +401,7 @@ pub(crate) fn give(context: &Context, answer: &mp_session_answer) -> Result {
     if len > DATA_MAX || !session.params().hold {
         return Err(EINVAL);
     }
-    let mut data = KVec::from_elem(0, len, GFP_KERNEL)?;
+    let mut data = KVec::from_elem(0, len, GFP_KERNEL_ACCOUNT)?;
     user(answer.data, len)?.reader().read_slice(&mut data)?;
     let link = session.link();
     let acceptance = link.answer(&session, answer.request, reason, &data)?;

@@ -46,6 +46,7 @@ use mp_kernel::{
         self,
         PhysicalUse, //
     },
+    time,
     uaccess::{
         read_sized,
         read_versioned,
@@ -365,9 +366,9 @@ fn signal(context: &Context, handle: u32) -> Result {
     }
 }
 
-/// A deadline, if it is one.
+/// A deadline by the clock of the caller, if it is one, by that of the host.
 pub(crate) fn deadline(at: u64) -> Option<u64> {
-    Some(at).filter(|at| *at != u64::MAX)
+    (at != u64::MAX).then(|| time::from_clock_of_caller(at))
 }
 
 fn wait_for(context: &Context, arg: UserPtr) -> Result {
@@ -514,7 +515,7 @@ fn fill_segment(context: &Context, fill: &mp_segment_fill) -> Result {
             false => Purpose::Write,
         };
         let pages = context.pin(fill.address, fill.length, purpose)?;
-        return segment.fill(Piece::Pages(Arc::new(pages, GFP_KERNEL)?));
+        return segment.fill(Piece::Pages(Arc::new(pages, GFP_KERNEL_ACCOUNT)?));
     }
     need_physical_addresses(PhysicalUse::Memory)?;
     // SAFETY: The process may name it.
@@ -682,8 +683,9 @@ fn connect(context: &Context, arg: UserPtr) -> Result {
     let object = context.make(Make::Connection, || {
         let number = context.shared().next_handle();
         let word = context.status().word()?;
-        let connection = Connection::new(number, link.clone(), want, word)?;
-        link.connect(&connection, &name, deadline(connect.deadline))?;
+        let payers = context.payers();
+        let connection = Connection::new(number, link.clone(), want, word, payers.outermost())?;
+        link.connect(&connection, payers, &name, deadline(connect.deadline))?;
         Ok(Object::Connection(connection))
     })?;
     if let Object::Connection(connection) = &object {
@@ -730,7 +732,7 @@ fn send(context: &Context, message: &mp_message) -> Result {
     if message.length > MP_MESSAGE_MAX {
         return Err(error::message_size());
     }
-    let mut data = KVec::from_elem(0, message.length as usize, GFP_KERNEL)?;
+    let mut data = KVec::from_elem(0, message.length as usize, GFP_KERNEL_ACCOUNT)?;
     user(message.data, data.len())?
         .reader()
         .read_slice(&mut data)?;
@@ -802,7 +804,7 @@ fn create_queue(context: &Context, arg: UserPtr) -> Result {
 /// The copies that are asked for, which end at `local` and `remote` at the latest.
 fn copies(start: &mp_queue_start, local: Option<u64>, remote: u64) -> Result<KVec<mp_copy>> {
     let count = start.count as usize;
-    let mut copies = KVec::with_capacity(count, GFP_KERNEL)?;
+    let mut copies = KVec::with_capacity(count, GFP_KERNEL_ACCOUNT)?;
     let is_inside = |off: u64, len: u64, end: u64| off.checked_add(len).is_some_and(|at| at <= end);
     for n in 0..count {
         let copy: mp_copy = element(start.copies, n, start.copy_size)?;
@@ -810,7 +812,7 @@ fn copies(start: &mp_queue_start, local: Option<u64>, remote: u64) -> Result<KVe
         if !reads_inside || !is_inside(copy.remote, copy.length, remote) {
             return Err(ERANGE);
         }
-        copies.push(copy, GFP_KERNEL)?;
+        copies.push(copy, GFP_KERNEL_ACCOUNT)?;
     }
     Ok(copies)
 }

@@ -26,6 +26,7 @@ use crate::{
     },
     status::Word,
     uapi::*,
+    unsent::OfSender,
     window::{
         Piece,
         Window, //
@@ -50,6 +51,7 @@ use mp_kernel::{
     error,
     new_spinlock_bh,
     new_wait_queue,
+    process::Payer,
     sync::SpinLockBh,
     time::monotonic_ns,
     wait::{
@@ -125,6 +127,8 @@ struct Inner {
     /// Its status word, until it is closed. Not longer: who holds the connection last may be in a
     /// softirq, where words cannot be given back.
     word: Option<Word>,
+    /// What its messages count among, of one that leads to a port; until it is closed, as the word.
+    of_sender: Option<OfSender>,
     /// The way to the peer, while it is operational.
     way: Option<Way>,
     sender: Sender,
@@ -165,14 +169,24 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    /// A connection that is about to be asked for.
+    /// A connection that is about to be asked for, by a process for which `payer` answers.
     ///
     /// # Errors
     ///
     /// `ENOMEM`.
-    pub(crate) fn new(number: u32, link: Arc<Link>, want: Want, word: Word) -> Result<Arc<Self>> {
+    pub(crate) fn new(
+        number: u32,
+        link: Arc<Link>,
+        want: Want,
+        word: Word,
+        payer: Payer,
+    ) -> Result<Arc<Self>> {
+        let of_sender = match want.object {
+            Object::Port => Some(OfSender::new(link.clone(), payer)?),
+            _ => None,
+        };
         let ready = Ready::new(0)?;
-        let total = Arc::new(Atomic::new(0), GFP_KERNEL)?;
+        let total = Arc::new(Atomic::new(0), GFP_KERNEL_ACCOUNT)?;
         let of = ready.clone();
         let connection = Arc::pin_init(
             pin_init!(Self {
@@ -196,11 +210,12 @@ impl Connection {
                     piece: None,
                     window: None,
                     word: Some(word),
+                    of_sender,
                     way: None,
                     sender: Sender::default(),
                 }),
             }),
-            GFP_KERNEL,
+            GFP_KERNEL_ACCOUNT,
         )?;
         connection.notices.reserve(NOTICES)?;
         Ok(connection)
@@ -519,7 +534,7 @@ impl Connection {
         };
         self.link.under_way().expect_room();
         let mut copied = KVec::new();
-        let sent = match copied.extend_from_slice(data, GFP_KERNEL) {
+        let sent = match copied.extend_from_slice(data, GFP_KERNEL_ACCOUNT) {
             Ok(()) => way.outbox.place(&header, at.to_le_bytes(), copied),
             Err(e) => Err(e.into()),
         };
@@ -672,7 +687,8 @@ impl Connection {
                         number,
                     };
                     // Under the lock: messages are sent in the order of their numbers.
-                    match way.outbox.send_to_port(&header, data) {
+                    let unsent = inner.of_sender.as_ref().ok_or(ENOENT)?.value();
+                    match way.outbox.send_to_port(&header, data, unsent) {
                         // Others' messages are in the way.
                         Err(e) if e == EAGAIN => {}
                         Err(e) => return Err(e),
@@ -735,7 +751,7 @@ impl Connection {
             let mut inner = self.inner.lock();
             inner.way = None;
             let memory = (inner.window.take(), inner.piece.take());
-            (memory, inner.word.take())
+            (memory, (inner.word.take(), inner.of_sender.take()))
         };
         if let ((_, Some(piece)), _) = &stripped {
             piece.stop_copies();

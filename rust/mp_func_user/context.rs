@@ -15,6 +15,7 @@ use crate::{
     },
     quota::{
         Kind,
+        Leased,
         Share, //
     },
     ready::{
@@ -336,7 +337,7 @@ impl Context {
     }
 
     /// Who is charged for what it has.
-    pub(crate) fn payers(&self) -> &Payers {
+    pub(crate) fn payers(&self) -> &Arc<Payers> {
         &self.payers
     }
 
@@ -393,7 +394,7 @@ impl Context {
     pub(crate) fn pin(&self, address: u64, len: u64, purpose: Purpose) -> Result<UserPages> {
         UserPages::pin(address, len, purpose, |pages, most| {
             let share = Share::new(&self.payers, Kind::Pinned, pages as u64, most as u64)?;
-            let toll: Toll = KBox::new(share, GFP_KERNEL)?;
+            let toll: Toll = KBox::new(share, GFP_KERNEL_ACCOUNT)?;
             Ok(toll)
         })
     }
@@ -438,7 +439,7 @@ impl Context {
             }
             objects
                 .sessions
-                .reserve(objects.opening as usize + 1, GFP_KERNEL)?;
+                .reserve(objects.opening as usize + 1, GFP_KERNEL_ACCOUNT)?;
             objects.opening += 1;
             Ok(())
         })?;
@@ -503,6 +504,7 @@ impl Context {
         let segment = || share(Kind::Segment, 1, limits.user_segments.into());
         let (own, memory) = match what {
             Make::Segment { len, total } => {
+                Leased::settle();
                 let share =
                     |most| Share::new(&self.payers, Kind::Memory(None), in_pages(len), most);
                 let memory = limits.memory(total).map(share).transpose()?;
@@ -532,21 +534,23 @@ impl Context {
             }
             objects
                 .objects
-                .reserve(objects.making as usize + 1, GFP_KERNEL)?;
+                .reserve(objects.making as usize + 1, GFP_KERNEL_ACCOUNT)?;
             objects.making += 1;
             Ok(())
         })?;
         let made = f();
-        if let (Ok(Object::Segment(holding)), Some(memory)) = (&made, memory) {
-            holding.count(memory);
-        }
+        let counted = match (&made, memory) {
+            (Ok(Object::Segment(holding)), Some(memory)) => holding.count(memory),
+            _ => Ok(()),
+        };
         let entered = self.with_objects(|objects| {
             objects.making -= 1;
+            counted?;
             let owned = OwnedObject {
                 object: made.clone()?,
                 _shares: shares,
             };
-            Ok(objects.objects.push(owned, GFP_KERNEL)?)
+            Ok(objects.objects.push(owned, GFP_KERNEL_ACCOUNT)?)
         });
         let object = made?;
         if let Err(e) = entered {
@@ -626,6 +630,9 @@ impl Context {
     /// of [`Holding::wait_until_let_go`].
     pub(crate) fn remove(&self, handle: u32, force: bool) -> Result {
         let object = self.object(handle)?;
+        if let Object::Queue(queue) = &object {
+            queue.target().retire()?;
+        }
         object.remove(&self.shared.links, force)?;
         let waited = match &object {
             Object::Segment(holding) => holding.wait_until_let_go(&self.shared.links),
@@ -683,14 +690,14 @@ impl Context {
             }
             let link = link?;
             let ready = Ready::new(ready::OF_INTERFACES)?;
-            objects.interfaces.reserve(1, GFP_KERNEL)?;
+            objects.interfaces.reserve(1, GFP_KERNEL_ACCOUNT)?;
             link.watch(ready.clone())?;
             let watched = Watched {
                 interface: id,
                 link,
                 ready: ready.clone(),
             };
-            objects.interfaces.push(watched, GFP_KERNEL)?;
+            objects.interfaces.push(watched, GFP_KERNEL_ACCOUNT)?;
             Ok(ready)
         })
     }
@@ -745,7 +752,7 @@ impl File for Context {
             pollers,
         } = opening;
         let user = UserId::current();
-        let payers = Arc::new(Payers::current()?, GFP_KERNEL)?;
+        let payers = Arc::new(Payers::current()?, GFP_KERNEL_ACCOUNT)?;
         let most = shared.limits.user_contexts.into();
         let share = Share::new(&payers, Kind::Context, 1, most)?;
         let number = shared.last_context.fetch_add(1, Relaxed);
@@ -776,7 +783,7 @@ impl File for Context {
                     making: 0,
                 })),
             }),
-            GFP_KERNEL,
+            GFP_KERNEL_ACCOUNT,
         )
     }
 

@@ -5,121 +5,32 @@
 //! Whatever a user has copied, and whatever peer that waits for, no other user's copies wait for
 //! it, nor these at another link, nor does anything else of the kernel: a [`Lane`] is a workqueue.
 
-use crate::link::Link;
-use kernel::{
-    new_mutex,
-    prelude::*,
-    sync::{
-        Arc,
-        Mutex, //
+use crate::{
+    link::Link,
+    per_user::{
+        OfUser,
+        Own,
+        PerUser, //
     }, //
 };
-use mp_kernel::{
-    process::Payer,
-    worker::Workqueue, //
+use kernel::{
+    prelude::*,
+    sync::Arc, //
 };
+use mp_kernel::worker::Workqueue;
 
 /// Most queues of a user that copy through a link at a time; the others wait for their turns.
 const ACTIVE: u16 = 4;
 
-/// The workqueue of a user.
-struct Entry {
-    payer: Payer,
-    workqueue: Arc<Workqueue>,
-    /// Queues that use it.
-    queues: usize,
-}
-
-/// The lanes of a link that have queues.
-#[pin_data]
-pub(crate) struct Lanes {
-    #[pin]
-    all: Mutex<KVec<Entry>>,
-}
-
-impl Lanes {
-    /// None.
-    pub(crate) fn new() -> impl PinInit<Self> {
-        pin_init!(Self {
-            all <- new_mutex!(KVec::new()),
-        })
+impl OfUser for Workqueue {
+    fn of(link: &Link) -> &PerUser<Self> {
+        &link.lanes
     }
 
-    /// The workqueue of a user, for one queue more.
-    ///
-    /// # Errors
-    ///
-    /// `ENOMEM`.
-    fn enter(&self, payer: Payer) -> Result<Arc<Workqueue>> {
-        let mut all = self.all.lock();
-        if let Some(known) = all.iter_mut().find(|entry| entry.payer == payer) {
-            known.queues += 1;
-            return Ok(known.workqueue.clone());
-        }
-        let workqueue = Workqueue::new(c"mp_copies", ACTIVE)?;
-        let entry = Entry {
-            payer,
-            workqueue: workqueue.clone(),
-            queues: 1,
-        };
-        all.push(entry, GFP_KERNEL)?;
-        Ok(workqueue)
-    }
-
-    /// One queue of a user less.
-    fn leave(&self, payer: Payer) {
-        let gone = {
-            let mut all = self.all.lock();
-            let Some(at) = all.iter().position(|entry| entry.payer == payer) else {
-                return;
-            };
-            if let Some(known) = all.get_mut(at) {
-                known.queues -= 1;
-                if known.queues != 0 {
-                    return;
-                }
-            }
-            all.remove(at).ok()
-        };
-        drop(gone);
+    fn make() -> Result<Arc<Self>> {
+        Workqueue::new(c"mp_copies", ACTIVE)
     }
 }
 
 /// Where a queue runs.
-pub(crate) struct Lane {
-    link: Arc<Link>,
-    payer: Payer,
-    workqueue: Arc<Workqueue>,
-}
-
-impl Lane {
-    /// For a queue of that link, of a process for which that one answers.
-    ///
-    /// # Errors
-    ///
-    /// `ENOMEM`.
-    pub(crate) fn new(link: Arc<Link>, payer: Payer) -> Result<Self> {
-        let workqueue = link.lanes.enter(payer)?;
-        Ok(Self {
-            link,
-            payer,
-            workqueue,
-        })
-    }
-
-    /// The link.
-    pub(crate) fn link(&self) -> &Arc<Link> {
-        &self.link
-    }
-
-    /// What runs its queues.
-    pub(crate) fn workqueue(&self) -> &Arc<Workqueue> {
-        &self.workqueue
-    }
-}
-
-impl Drop for Lane {
-    fn drop(&mut self) {
-        self.link.lanes.leave(self.payer);
-    }
-}
+pub(crate) type Lane = Own<Workqueue>;

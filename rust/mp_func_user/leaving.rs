@@ -75,47 +75,39 @@ impl Leaving {
         }
         let asked = monotonic_ns();
         let last = asked + ANSWER_NS + EPOCH_NS;
-        loop {
-            let deadline = link.shortage().silent_since(asked) + ANSWER_NS;
-            if self.has_ended_by(deadline.min(last), link, segment)? {
-                return Ok(());
-            }
-            if deadline > last {
+        let answered = link.shortage().wait(asked, ANSWER_NS, |deadline| {
+            match self.wait_until(deadline.min(last), link, segment) {
                 // The peer may not have been asked.
-                return Err(error::in_progress());
+                Err(e) if e == ETIMEDOUT && deadline > last => Err(error::in_progress()),
+                answered => answered,
             }
-            if link.shortage().silent_since(asked) + ANSWER_NS <= deadline {
-                break;
-            }
+        });
+        match answered {
+            Err(e) if e == ETIMEDOUT => link.reset(),
+            answered => return answered,
         }
-        link.reset();
-        match self.has_ended_by(monotonic_ns() + EPOCH_NS, link, segment)? {
-            true => Ok(()),
-            false => Err(error::in_progress()),
+        match self.wait_until(monotonic_ns() + EPOCH_NS, link, segment) {
+            Err(e) if e == ETIMEDOUT => Err(error::in_progress()),
+            ended => ended,
         }
     }
 
-    /// Wait for the proof until that time, and say whether it is there.
+    /// Wait for the proof until that time.
     ///
     /// # Errors
     ///
-    /// `ERESTARTSYS` if the process is being killed.
-    fn has_ended_by(&self, deadline: u64, link: &Link, segment: u32) -> Result<bool> {
-        let deadline = Some(deadline);
+    /// `ETIMEDOUT`, `ERESTARTSYS` if the process is being killed.
+    fn wait_until(&self, deadline: u64, link: &Link, segment: u32) -> Result {
         loop {
             let seen = self.gone.load(Acquire);
             if !link.is_ending(segment) {
-                return Ok(true);
+                return Ok(());
             }
             let has_changed = || self.gone.load(Acquire) != seen;
-            match self
-                .queue
-                .wait_until(Sleep::Killable, deadline, has_changed)
-                .ok()
-            {
-                Err(e) if e == ETIMEDOUT => return Ok(false),
-                waited => waited?,
-            }
+            let queue = &self.queue;
+            queue
+                .wait_until(Sleep::Killable, Some(deadline), has_changed)
+                .ok()?;
         }
     }
 }

@@ -21,7 +21,6 @@ use crate::{
         Inbox,
         Mail, //
     },
-    lane::Lanes,
     leaving::Leaving,
     numbered::{
         self,
@@ -36,6 +35,7 @@ use crate::{
         Signal,
         Waiting, //
     },
+    per_user::PerUser,
     placed::{
         Server,
         Serving,
@@ -55,6 +55,7 @@ use crate::{
         Session, //
     },
     sharing::{
+        Asked,
         Bell,
         Clerk,
         Far as FarEnd,
@@ -63,6 +64,7 @@ use crate::{
     },
     shortage::Shortage,
     uapi::MP_PEER_NONE,
+    unsent::Unsent,
     window::Piece, //
 };
 use kernel::{
@@ -84,6 +86,7 @@ use mp_kernel::{
     error,
     new_spinlock_bh,
     new_wait_queue,
+    process::Payers,
     sync::SpinLockBh,
     time::monotonic_ns,
     wait::{
@@ -93,7 +96,8 @@ use mp_kernel::{
     },
     worker::{
         new_worker,
-        Work, //
+        Work,
+        Workqueue, //
     }, //
 };
 use mp_proto::{
@@ -224,6 +228,7 @@ impl Partner {
 struct Shared {
     engine: Sharing,
     reached: KVec<Reached>,
+    asked: Asked,
     /// When connections do not wait for the link any more, in nanoseconds.
     give_up_at: Option<u64>,
 }
@@ -308,7 +313,10 @@ pub(crate) struct Link {
     server: Arc<Server>,
     /// Where copies of this host's processes run.
     #[pin]
-    pub(crate) lanes: Lanes,
+    pub(crate) lanes: PerUser<Workqueue>,
+    /// How many messages of theirs wait.
+    #[pin]
+    pub(crate) unsent: PerUser<Unsent>,
     #[pin]
     pub(crate) inbox: Inbox,
     shortage: Arc<Shortage>,
@@ -332,6 +340,7 @@ impl Link {
         let shared = Shared {
             engine: Sharing::new(own, guests),
             reached: KVec::new(),
+            asked: Asked::new(),
             give_up_at: None,
         };
         let shared = KBox::new(shared, GFP_KERNEL)?;
@@ -365,7 +374,8 @@ impl Link {
                 answering <- new_wait_queue!("mp_link"),
                 under_way <- UnderWay::new(),
                 server: new_worker!(Serving::new()?)?,
-                lanes <- Lanes::new(),
+                lanes <- PerUser::new(),
+                unsent <- PerUser::new(),
                 inbox <- Inbox::new(),
                 shortage: Arc::new(Shortage::new(), GFP_KERNEL)?,
             }),
@@ -566,7 +576,11 @@ impl Link {
                 let message = Message::decode(&mail.data).ok_or_else(error::protocol)?;
                 let received = self.with_shared(core, |engine, clerk| {
                     clerk.reserve(engine)?;
-                    Ok::<_, Error>(engine.receive(&message, clerk))
+                    let received = engine.receive(&message, clerk);
+                    if message.what.is_answer() {
+                        clerk.asked.answered(message.connection);
+                    }
+                    Ok::<_, Error>(received)
                 })??;
                 if message.what.is_answer() {
                     self.has_answered();
@@ -727,6 +741,7 @@ impl Link {
         // What is ended here is not told to the other side.
         let ended = self.with_shared(core, |engine, clerk| {
             engine.down(clerk);
+            clerk.asked.clear();
             if for_good {
                 engine.give_up(clerk);
             }
@@ -758,12 +773,16 @@ impl Link {
             _ => None,
         };
         let Shared {
-            engine, reached, ..
+            engine,
+            reached,
+            asked,
+            ..
         } = &mut *core.shared;
         let mut clerk = Clerk {
             link: self,
             far,
             reached,
+            asked,
             failed: Ok(()),
             has_spoilt: false,
         };
@@ -825,7 +844,8 @@ impl Link {
         self.tell(ready::OF_INTERFACES);
     }
 
-    /// Connect a process to what the peer offers, under that name unless it is none.
+    /// Connect a process to what the peer offers, under that name unless it is none; the request
+    /// counts for `payers` until it is answered.
     ///
     /// # Errors
     ///
@@ -833,22 +853,26 @@ impl Link {
     pub(crate) fn connect(
         &self,
         connection: &Arc<Connection>,
+        payers: &Arc<Payers>,
         name: &Name,
         deadline: Option<u64>,
     ) -> Result {
         self.connections.lock().enter(connection.clone())?;
-        let asked = self.ask_to_connect(connection, name, deadline);
+        let asked = self.ask_to_connect(connection, payers, name, deadline);
         let answered = asked.and_then(|()| connection.outcome(deadline));
         answered.inspect_err(|_| self.disconnect(connection))
     }
 
-    /// Ask the peer for a connection, once it has answered enough of what it was asked before.
+    /// Ask the peer for a connection, once it has answered enough of what it was asked before, by
+    /// this user and by all.
     fn ask_to_connect(
         &self,
         connection: &Connection,
+        payers: &Arc<Payers>,
         name: &Name,
         deadline: Option<u64>,
     ) -> Result {
+        let interface = self.interface.id();
         let (number, want) = (connection.number(), connection.want());
         let needed = want.features(name);
         loop {
@@ -857,7 +881,14 @@ impl Link {
                     return Err(error::unsupported());
                 }
                 clerk.reserve(engine)?;
-                let asked = engine.connect(number, want, name, clerk);
+                let asked = match clerk.asked.enter(number, payers, interface) {
+                    Ok(()) => engine.connect(number, want, name, clerk),
+                    Err(e) if e == error::quota() => Err(Refusal::Busy),
+                    Err(e) => return Err(e),
+                };
+                if asked.is_err() {
+                    clerk.asked.answered(number);
+                }
                 if asked == Err(Refusal::Busy) {
                     self.is_busy.store(true, Release);
                 }

@@ -65,7 +65,7 @@ impl Notices {
         if places > MAX {
             return Err(ENOSPC);
         }
-        queue.reserve(places, GFP_KERNEL)
+        queue.reserve(places, GFP_KERNEL_ACCOUNT)
     }
 
     /// That has happened.

@@ -22,6 +22,10 @@ use kernel::{
     sync::Arc, //
 };
 use mp_kernel::{
+    cgroup::{
+        atomic_account,
+        MemoryGroup, //
+    },
     error,
     fifo::Fifo,
     new_spinlock_bh,
@@ -46,6 +50,16 @@ pub(crate) struct Mail {
     /// The connection that it came from.
     pub(crate) guest: u32,
     pub(crate) data: KVec<u8>,
+}
+
+impl Mail {
+    /// A copy that is charged to the group that is charged now.
+    fn copied(&self) -> Result<Arc<Self>> {
+        let mut data = KVec::with_capacity(self.data.len(), atomic_account())?;
+        data.extend_from_slice(&self.data, atomic_account())?;
+        let guest = self.guest;
+        Ok(Arc::new(Self { guest, data }, atomic_account())?)
+    }
 }
 
 struct State {
@@ -101,7 +115,7 @@ impl Number {
         if state.offers.is_empty() && !is_new {
             return Err(error::in_use());
         }
-        Ok(state.offers.push(offer, GFP_ATOMIC)?)
+        Ok(state.offers.push(offer, atomic_account())?)
     }
 
     /// A process of the peer would like to connect. It counts until [`left`](Self::left).
@@ -137,7 +151,10 @@ impl Number {
     ///
     /// `ENOMEM`; some offers may have it.
     pub(crate) fn deliver(&self, mail: Mail) -> Result {
-        let mail = Arc::new(mail, GFP_KERNEL)?;
+        let first = self.state.lock().offers.first().cloned();
+        let Some(first) = first else { return Ok(()) };
+        // However long it waits, one of those who are to take it is charged for it.
+        let mail = first.group.charge(|| mail.copied())?;
         let state = self.state.lock();
         for offer in &state.offers {
             offer.push(mail.clone())?;
@@ -165,6 +182,8 @@ pub(crate) struct Offer {
     link: Arc<Link>,
     shares: Arc<Number>,
     ready: Arc<Ready>,
+    /// Charged for the messages that wait.
+    group: Arc<MemoryGroup>,
     /// Also held while the event that tells of messages changes.
     #[pin]
     mails: SpinLockBh<Fifo<Arc<Mail>>>,
@@ -295,6 +314,7 @@ impl Offer {
             Some(counts) => Ready::counting(counts)?,
             None => Ready::new(0)?,
         };
+        let group = MemoryGroup::current()?;
         let mut list = list.lock();
         let (number, known) = list.choose(terms)?;
         let is_new = known.is_none();
@@ -317,7 +337,7 @@ impl Offer {
                             is_closing: false,
                         }),
                     }),
-                    GFP_ATOMIC,
+                    atomic_account(),
                 )?
             }
         };
@@ -328,9 +348,10 @@ impl Offer {
                 link,
                 shares: of,
                 ready,
+                group,
                 mails <- new_spinlock_bh!(Fifo::new()),
             }),
-            GFP_ATOMIC,
+            atomic_account(),
         )?;
         shares.join(offer.clone(), is_new)?;
         if is_new {
@@ -367,7 +388,8 @@ impl Offer {
 
     fn push(&self, mail: Arc<Mail>) -> Result {
         let mut mails = self.mails.lock();
-        mails.push(mail)?;
+        self.group
+            .charge(|| mails.push_with(mail, atomic_account()))?;
         self.ready.raise(ready::MESSAGE);
         Ok(())
     }

@@ -18,6 +18,10 @@ use crate::{
     },
     link::AGAIN_MS,
     shortage::Shortage,
+    unsent::{
+        Unsent,
+        UnsentOne, //
+    },
     FUNC, //
 };
 use core::ops::Deref;
@@ -89,7 +93,7 @@ const QUEUE: u16 = 0;
 
 /// Most that wait when a process may add a message to a port: the others wait in their
 /// processes, and leave room for what the services tell each other.
-const MAX_FOR_PORTS: usize = MAX / 2;
+pub(crate) const MAX_FOR_PORTS: usize = MAX / 2;
 
 /// How often a queue that is full is tried again at once because it says that it has
 /// room; then the link's worker goes on after a millisecond. A transport that says so
@@ -119,8 +123,8 @@ pub(crate) enum Waiting {
     Sharing(Life, Message),
     /// A message of the pairing engine to the service with that life, and the data behind it.
     Pairing(Life, OfPairing, Option<Arc<KVec<u8>>>),
-    /// A message to a port.
-    Frame(Frame),
+    /// A message to a port, one of those of its user.
+    Frame { frame: Frame, _one: UnsentOne },
     /// A signal.
     Signal(Arc<Signal>),
 }
@@ -145,7 +149,7 @@ impl Waiting {
                 let said = Said(message.encode(), data.clone());
                 frame(&Header::Pairing(*life), said)
             }
-            Waiting::Frame(frame) => Ok(frame.clone()),
+            Waiting::Frame { frame, .. } => Ok(frame.clone()),
             Waiting::Signal(signal) => signal.frame(),
         }
     }
@@ -246,7 +250,7 @@ impl Signal {
             place,
             waits: Atomic::new(false),
         };
-        Ok(Arc::new(signal, GFP_KERNEL)?)
+        Ok(Arc::new(signal, GFP_KERNEL_ACCOUNT)?)
     }
 
     /// The frame that tells what is so now.
@@ -654,14 +658,21 @@ impl Outbox {
     ///
     /// # Errors
     ///
-    /// `EAGAIN` if too much waits, `ENOMEM`: nothing has been sent.
-    pub(crate) fn send_to_port(&self, header: &Header, data: &[u8]) -> Result {
+    /// `EAGAIN` if too much waits, of all or of the one user, `ENOMEM`: nothing has been sent.
+    pub(crate) fn send_to_port(
+        &self,
+        header: &Header,
+        data: &[u8],
+        unsent: &Arc<Unsent>,
+    ) -> Result {
+        let one = UnsentOne::new(unsent).ok_or(EAGAIN)?;
         if self.state.lock().waiting.len() >= MAX_FOR_PORTS {
             return Err(EAGAIN);
         }
-        let mut copied = KVec::with_capacity(data.len(), GFP_KERNEL)?;
-        copied.extend_from_slice(data, GFP_KERNEL)?;
-        self.enter(Waiting::Frame(frame(header, Data(copied))?))
+        let mut copied = KVec::with_capacity(data.len(), GFP_KERNEL_ACCOUNT)?;
+        copied.extend_from_slice(data, GFP_KERNEL_ACCOUNT)?;
+        let frame = frame(header, Data(copied))?;
+        self.enter(Waiting::Frame { frame, _one: one })
     }
 
     /// Send data that the peer's service stores, by the data rings.
@@ -789,7 +800,7 @@ impl Outbox {
             if self.state.lock().waiting.is_empty() {
                 return true;
             }
-            if monotonic_ns() >= self.shortage.silent_since(begun) + DRAIN_NS {
+            if self.shortage.is_late(begun, DRAIN_NS, monotonic_ns()) {
                 break;
             }
             fsleep(Delta::from_millis(1));

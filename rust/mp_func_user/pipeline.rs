@@ -68,7 +68,7 @@ impl Outcomes {
             awaited: Atomic::new(0),
             ended <- new_wait_queue!("mp_queue"),
         });
-        Arc::pin_init(this, GFP_KERNEL)
+        Arc::pin_init(this, GFP_KERNEL_ACCOUNT)
     }
 
     fn of(&self, place: usize) -> u32 {
@@ -262,7 +262,7 @@ impl<'a> Pipeline<'a> {
     /// The processor copies a part.
     fn by_processor(&mut self, part: Stretch, reader: &dyn Reader) -> Result {
         if self.buffer.is_empty() {
-            self.buffer.resize(STRETCH, 0, GFP_KERNEL)?;
+            self.buffer.resize(STRETCH, 0, GFP_KERNEL_ACCOUNT)?;
         }
         let mut left = part;
         while left.len != 0 {

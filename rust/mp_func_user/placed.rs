@@ -163,7 +163,8 @@ impl UnderWay {
         self.wait_for(attempt, |now| {
             let is_over = deadline.is_some_and(|at| at <= now);
             let stalled = watch.stalled_for(progress(), now);
-            match is_over || outbox.shortage().own_silence(stalled, now) >= ANSWER_NS {
+            let is_late = outbox.shortage().is_late(now - stalled, ANSWER_NS, now);
+            match is_over || is_late {
                 true => Err(ETIMEDOUT),
                 false => Ok(()),
             }
@@ -318,7 +319,7 @@ impl<'a> Copying<'a> {
             }
             self.connection.check()?;
             let stalled = watch.stalled_for(self.progress(), now);
-            if link.shortage().own_silence(stalled, now) >= ANSWER_NS {
+            if link.shortage().is_late(now - stalled, ANSWER_NS, now) {
                 if !link.is_routed() {
                     // What is under way ends with the epoch, and nothing of it is stored after.
                     link.reset();

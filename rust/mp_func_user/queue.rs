@@ -82,17 +82,17 @@ impl Source {
     ///
     /// `EFAULT`, `EDQUOT`, `ENOMEM`.
     pub(crate) fn pin(context: &Context, copies: &[mp_copy], purpose: Purpose) -> Result<Self> {
-        let mut all = KVec::with_capacity(copies.len(), GFP_KERNEL)?;
+        let mut all = KVec::with_capacity(copies.len(), GFP_KERNEL_ACCOUNT)?;
         for copy in copies.iter() {
             let piece = match copy.length {
                 0 => None,
                 len => {
                     let pages = context.pin(copy.local, len, purpose)?;
-                    let pages = Arc::new(pages, GFP_KERNEL)?;
-                    Some(Arc::new(Piece::Pages(pages), GFP_KERNEL)?)
+                    let pages = Arc::new(pages, GFP_KERNEL_ACCOUNT)?;
+                    Some(Arc::new(Piece::Pages(pages), GFP_KERNEL_ACCOUNT)?)
                 }
             };
-            all.push(piece, GFP_KERNEL)?;
+            all.push(piece, GFP_KERNEL_ACCOUNT)?;
         }
         Ok(Self::Pinned(all))
     }
@@ -241,6 +241,10 @@ struct State {
     starts: u32,
     /// What the worker is to do next.
     job: Option<Job>,
+    /// The call that has started it copies.
+    is_in_call: bool,
+    /// It is about to be closed.
+    is_closing: bool,
 }
 
 /// A queue.
@@ -267,7 +271,7 @@ impl Queue {
     /// `ENOMEM`.
     pub(crate) fn new(number: u32, lane: Lane, entries: u32, word: Word) -> Result<QueueRef> {
         let ready = Ready::new(0)?;
-        let workqueue = lane.workqueue().clone();
+        let workqueue = lane.value().clone();
         let queue = Arc::pin_init(
             pin_init!(Self {
                 number,
@@ -280,9 +284,11 @@ impl Queue {
                     state: MP_QUEUE_IDLE,
                     starts: 0,
                     job: None,
+                    is_in_call: false,
+                    is_closing: false,
                 }),
             }),
-            GFP_KERNEL,
+            GFP_KERNEL_ACCOUNT,
         )?;
         new_worker!(in workqueue, queue)
     }
@@ -336,7 +342,8 @@ impl Queue {
     ///
     /// # Errors
     ///
-    /// `EBUSY` if it is posted; `EFAULT` if the process has not the memory.
+    /// `EBUSY` if it is posted; `ENOENT` if it is about to be closed; `EFAULT` if the process has not
+    /// the memory.
     pub(crate) fn start(worker: &QueueRef, job: Job) -> Result {
         let queue = worker.target();
         let is_own = matches!(job.source, Source::Process);
@@ -345,6 +352,10 @@ impl Queue {
             if state.state == MP_QUEUE_POSTED {
                 return Err(EBUSY);
             }
+            if state.is_closing {
+                return Err(ENOENT);
+            }
+            state.is_in_call = is_own;
             state.starts = state.starts.wrapping_add(1);
             queue.is_aborted.store(false, Relaxed);
             queue.enter(&mut state, MP_QUEUE_POSTED);
@@ -408,7 +419,7 @@ impl Queue {
 
     /// The same of a segment of this host.
     fn read_here(&self, parts: Parts<'_>, source: &Source, connection: &Connection) -> Result {
-        let mut buffer = KVec::from_elem(0, STRETCH, GFP_KERNEL)?;
+        let mut buffer = KVec::from_elem(0, STRETCH, GFP_KERNEL_ACCOUNT)?;
         for part in parts {
             let Some((piece, at)) = source.target(&part)? else {
                 continue;
@@ -485,6 +496,24 @@ impl Queue {
         }
         self.ready.wait_to_the_end(ready::DONE)?;
         Ok(())
+    }
+
+    /// Be started no more, and return when no call copies any more that has started it. What it
+    /// does in the background ends with [`close`](Self::close).
+    ///
+    /// # Errors
+    ///
+    /// `ENOENT` if it is closed meanwhile, `ERESTARTSYS` if the process is being killed.
+    pub(crate) fn retire(&self) -> Result {
+        let is_in_call = {
+            let mut state = self.state.lock();
+            state.is_closing = true;
+            state.state == MP_QUEUE_POSTED && state.is_in_call
+        };
+        match is_in_call {
+            true => self.abort(),
+            false => Ok(()),
+        }
     }
 
     /// End it, and all that it does in the background.

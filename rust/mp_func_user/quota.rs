@@ -6,6 +6,7 @@
 //! In a user namespace, whoever has made it is charged as well, so that nobody gets more by
 //! being many ([`Payers`]).
 
+use crate::window::Piece;
 use kernel::{
     prelude::*,
     sync::Arc, //
@@ -17,10 +18,67 @@ use mp_kernel::{
         Payers, //
     }, //
 };
+use mp_transport::memory::Lease;
 
 kernel::sync::global_lock! {
     // SAFETY: Initialised in the module's `init`, before there are contexts.
     pub(crate) unsafe(uninit) static SHARES: Mutex<KVec<Account>> = KVec::new();
+}
+
+kernel::sync::global_lock! {
+    // SAFETY: As above.
+    pub(crate) unsafe(uninit) static LEASED: Mutex<KVec<Leased>> = KVec::new();
+}
+
+/// What memory counts as, until nobody has it or reaches it any more.
+pub(crate) struct Leased {
+    lease: Arc<Lease>,
+    _share: Share,
+}
+
+impl Leased {
+    /// The memory of that piece counts as `share`, for longer than the piece is there if a peer may
+    /// reach it then.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` for memory that is not this host's, `ENOMEM`.
+    pub(crate) fn enter(piece: &Piece, share: Share) -> Result {
+        let Piece::Local(local) = piece else {
+            return Err(EINVAL);
+        };
+        let leased = Self {
+            lease: local.lease().cloned().ok_or(EINVAL)?,
+            _share: share,
+        };
+        let mut all = LEASED.lock();
+        all.reserve(1, GFP_KERNEL)?;
+        // There is room for it.
+        let _ = all.push_within_capacity(leased);
+        Ok(())
+    }
+
+    /// What is free by now counts no more.
+    pub(crate) fn settle() {
+        let next = || {
+            let mut all = LEASED.lock();
+            let at = all.iter().position(|leased| leased.lease.is_over());
+            let over = at.and_then(|at| all.remove(at).ok());
+            if all.is_empty() {
+                // Nobody drops what is static.
+                *all = KVec::new();
+            }
+            over
+        };
+        // Each is dropped without the lock.
+        while next().is_some() {}
+    }
+
+    /// Nothing counts any more: the service ends.
+    pub(crate) fn end_all() {
+        let all = core::mem::take(&mut *LEASED.lock());
+        drop(all);
+    }
 }
 
 /// What is counted.
@@ -37,6 +95,8 @@ pub(crate) enum Kind {
     Segment,
     /// Connections.
     Connection,
+    /// Those of them that the peer of that interface was asked for, and has not answered.
+    Asked(u32),
     /// All objects but sessions, segments and connections included.
     Object,
     /// Bytes that peers may come to reach: of the link of that interface, or with none

@@ -153,7 +153,7 @@ impl Ready {
                 }),
                 queue <- new_wait_queue!("mp_ready"),
             }),
-            GFP_KERNEL,
+            GFP_KERNEL_ACCOUNT,
         )
     }
 

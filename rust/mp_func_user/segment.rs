@@ -17,7 +17,10 @@ use crate::{
         Keyed,
         List, //
     },
-    quota::Share,
+    quota::{
+        Leased,
+        Share, //
+    },
     ready::Ready,
     session::{
         Mapper,
@@ -110,8 +113,6 @@ pub(crate) struct Segment {
     user: UserId,
     /// Its memory; none as long as it is empty.
     piece: SetOnce<Arc<Piece>>,
-    /// What its memory counts as, for who has made it: as long as somebody has it.
-    share: SetOnce<Share>,
     /// The most that it can be filled with; none if it was made with memory.
     room: Option<u64>,
     #[pin]
@@ -196,7 +197,7 @@ impl Segment {
             None => {
                 state
                     .shown
-                    .push((interface, Shown::Unprepared), GFP_KERNEL)?;
+                    .push((interface, Shown::Unprepared), GFP_KERNEL_ACCOUNT)?;
                 state.shown.len() - 1
             }
         };
@@ -377,7 +378,7 @@ impl Segments {
                 names: List::new(),
             }),
         });
-        Arc::pin_init(init, GFP_KERNEL)
+        Arc::pin_init(init, GFP_KERNEL_ACCOUNT)
     }
 
     fn find(&self, is_it: impl Fn(&Segment) -> bool) -> Option<Arc<Segment>> {
@@ -449,7 +450,7 @@ impl Segments {
         let piece = SetOnce::new();
         if !wanted.is_empty {
             let memory = Piece::Local(links.cut(wanted.length)?);
-            piece.populate(Arc::new(memory, GFP_KERNEL)?);
+            piece.populate(Arc::new(memory, GFP_KERNEL_ACCOUNT)?);
         }
         let (number, token) = numbers;
         let mut lists = self.lists.lock();
@@ -463,7 +464,6 @@ impl Segments {
                 token,
                 user,
                 piece,
-                share: SetOnce::new(),
                 room: wanted.is_empty.then_some(wanted.length),
                 state <- new_mutex!(State {
                     is_shared: false,
@@ -475,14 +475,14 @@ impl Segments {
                     permits: KVec::new(),
                 }),
             }),
-            GFP_KERNEL,
+            GFP_KERNEL_ACCOUNT,
         )?;
         let holding = Holding::new(number, &segment)?;
         segment
             .state
             .lock()
             .holdings
-            .push(holding.clone(), GFP_KERNEL)?;
+            .push(holding.clone(), GFP_KERNEL_ACCOUNT)?;
         lists.enter(segment);
         Ok(holding)
     }
@@ -503,7 +503,7 @@ impl Segments {
             return Err(EPERM);
         }
         holding.notices.reserve(state.guests)?;
-        state.holdings.push(holding.clone(), GFP_KERNEL)?;
+        state.holdings.push(holding.clone(), GFP_KERNEL_ACCOUNT)?;
         drop(state);
         Ok(holding)
     }
@@ -537,7 +537,7 @@ impl Holding {
             notices <- Notices::new(of),
             window <- new_mutex!(None),
         });
-        Arc::pin_init(init, GFP_KERNEL)
+        Arc::pin_init(init, GFP_KERNEL_ACCOUNT)
     }
 
     /// Its number, unique on this host.
@@ -555,9 +555,17 @@ impl Holding {
         &self.notices
     }
 
-    /// Its memory, which is new, counts as that, also if others have it in the end.
-    pub(crate) fn count(&self, memory: Share) {
-        self.segment.share.populate(memory);
+    /// Its memory, which is new, counts as that, also if others have it in the end: for who has made
+    /// it, as long as somebody has it or a peer may reach it.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub(crate) fn count(&self, memory: Share) -> Result {
+        match self.segment.piece() {
+            Some(piece) => Leased::enter(piece, memory),
+            None => Ok(()),
+        }
     }
 
     /// Bytes; none as long as it is empty.
@@ -598,7 +606,7 @@ impl Holding {
     /// Those of [`check_room`](Self::check_room), `ENOMEM`.
     pub(crate) fn fill(&self, memory: Piece) -> Result {
         self.check_room(memory.len())?;
-        let memory = Arc::new(memory, GFP_KERNEL)?;
+        let memory = Arc::new(memory, GFP_KERNEL_ACCOUNT)?;
         // Another thread may have been faster (`SI-REGMEM-4`).
         match self.segment.piece.populate(memory) {
             true => Ok(()),
@@ -752,7 +760,7 @@ impl Holding {
             link: link.clone(),
             ready,
         };
-        let permit = Arc::new(permit, GFP_KERNEL)?;
+        let permit = Arc::new(permit, GFP_KERNEL_ACCOUNT)?;
         let terms = Terms {
             number,
             session: session.clone(),
@@ -763,7 +771,7 @@ impl Holding {
         if state.is_gone {
             return Err(ENOENT);
         }
-        state.permits.push(terms, GFP_KERNEL)?;
+        state.permits.push(terms, GFP_KERNEL_ACCOUNT)?;
         drop(state);
         Ok(permit)
     }

@@ -57,7 +57,8 @@ use mp_kernel::{
     wait::{
         Events,
         Sleep,
-        WaitQueue, //
+        WaitQueue,
+        Waited, //
     }, //
 };
 use mp_proto::{
@@ -74,7 +75,7 @@ use mp_transport::memory::Memory;
 /// The request has not ended; all other outcomes are 0 or a negative errno.
 pub(crate) const PENDING: i32 = 1;
 
-/// A peer whose service has not answered after so long does not keep to the protocol.
+/// Nobody waits for longer for the answer of a peer's service.
 const ANSWER_NS: u64 = 10_000_000_000;
 
 /// Where a session stands.
@@ -265,7 +266,7 @@ impl Session {
         (place, memory): (Share, Option<Share>),
     ) -> Result<Arc<Self>> {
         let ready = Ready::of_session()?;
-        let data = Arc::new(data, GFP_KERNEL)?;
+        let data = Arc::new(data, GFP_KERNEL_ACCOUNT)?;
         // Who answers, or waits for an answer, has to hear of it.
         let hears = params.hold || params.connection == Role::Client;
         let dealings = Dealings::new(if hears { DATA_MAX } else { 0 })?;
@@ -298,7 +299,7 @@ impl Session {
                 }),
                 _place: place,
             }),
-            GFP_KERNEL,
+            GFP_KERNEL_ACCOUNT,
         )
     }
 
@@ -402,22 +403,16 @@ impl Session {
     /// Those of [`outcome`](Self::outcome), but for what the request failed with.
     fn wait_for_peer(&self, ended: impl Fn() -> bool) -> Result {
         let shortage = self.link.shortage();
-        let asked = monotonic_ns();
-        loop {
-            let deadline = shortage.silent_since(asked) + ANSWER_NS;
-            let answered = self
-                .asking
-                .wait_until(Sleep::Killable, Some(deadline), &ended)
-                .ok();
-            let is_late = shortage.silent_since(asked) + ANSWER_NS <= deadline;
-            let waits_on = self.phase() == Phase::Asking && !is_late;
-            match answered {
+        shortage.wait(monotonic_ns(), ANSWER_NS, |deadline| {
+            let asking = &self.asking;
+            let waited = asking.wait_until(Sleep::Killable, Some(deadline), &ended);
+            let is_short = || self.phase() == Phase::Asking && shortage.is_there();
+            match waited {
                 // A process is not held up for as long as that may last.
-                Err(e) if e == ETIMEDOUT && waits_on && shortage.is_there() => return Err(ENOMEM),
-                Err(e) if e == ETIMEDOUT && waits_on => {}
-                answered => return answered,
+                Waited::TimedOut if is_short() => Err(ENOMEM),
+                waited => waited.ok(),
             }
-        }
+        })
     }
 
     /// The request has ended, or the peer's answer to a session that was posted again is

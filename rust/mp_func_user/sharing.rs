@@ -14,6 +14,10 @@ use crate::{
         Signal,
         Waiting, //
     },
+    quota::{
+        Kind,
+        Share, //
+    },
     uapi::*,
     window::Piece, //
 };
@@ -21,7 +25,10 @@ use kernel::{
     prelude::*,
     sync::Arc, //
 };
-use mp_kernel::error;
+use mp_kernel::{
+    error,
+    process::Payers, //
+};
 use mp_proto::{
     fabric::{
         self,
@@ -45,7 +52,8 @@ use mp_proto::{
         Rights,
         Want,
         Why,
-        SAYS, //
+        SAYS,
+        UNANSWERED, //
     }, //
 };
 use mp_transport::memory::{
@@ -96,6 +104,41 @@ impl Far {
     /// Whether both services have all those features.
     pub(crate) fn has(&self, features: u16) -> bool {
         features & !self.features == 0
+    }
+}
+
+/// Most connections of one user that a peer has not answered: of all, a quarter.
+const ASKED: u64 = UNANSWERED as u64 / 4;
+
+/// The own connections that the peer has not answered, some of them left, and what each counts as.
+pub(crate) struct Asked(KVec<(u32, Share)>);
+
+impl Asked {
+    /// None.
+    pub(crate) const fn new() -> Self {
+        Self(KVec::new())
+    }
+
+    /// A connection of that number is about to be asked for at an interface.
+    ///
+    /// # Errors
+    ///
+    /// `EDQUOT` if too many of a payer's are not answered, `ENOMEM`.
+    pub(crate) fn enter(&mut self, number: u32, payers: &Arc<Payers>, interface: u32) -> Result {
+        let share = Share::new(payers, Kind::Asked(interface), 1, ASKED)?;
+        Ok(self.0.push((number, share), GFP_KERNEL)?)
+    }
+
+    /// One of them does not wait for an answer any more.
+    pub(crate) fn answered(&mut self, number: u32) {
+        if let Some(at) = self.0.iter().position(|(of, _)| *of == number) {
+            drop(self.0.remove(at));
+        }
+    }
+
+    /// Nothing will be answered.
+    pub(crate) fn clear(&mut self) {
+        self.0.clear();
     }
 }
 
@@ -174,6 +217,7 @@ pub(crate) struct Clerk<'a> {
     pub(crate) link: &'a Link,
     pub(crate) far: Option<Far>,
     pub(crate) reached: &'a mut KVec<Reached>,
+    pub(crate) asked: &'a mut Asked,
     /// The peer has said what cannot be, or takes nothing.
     pub(crate) failed: Result,
     /// Connections could not have what is theirs, and are to end.

@@ -6,9 +6,12 @@
 //! So the time that it has for an answer counts from the end of the last shortage on.
 
 use crate::link::AGAIN_MS;
-use kernel::sync::atomic::{
-    Atomic,
-    Relaxed, //
+use kernel::{
+    prelude::*,
+    sync::atomic::{
+        Atomic,
+        Relaxed, //
+    }, //
 };
 use mp_kernel::time::monotonic_ns;
 
@@ -34,18 +37,35 @@ impl Shortage {
         self.last.store(monotonic_ns(), Relaxed);
     }
 
-    /// Since when the silence of a peer is its own, which was asked at `asked`.
-    pub(crate) fn silent_since(&self, asked: u64) -> u64 {
-        asked.max(self.last.load(Relaxed))
+    /// Until when a peer that was asked at `asked`, and has `most` nanoseconds for its answer, has to
+    /// have answered.
+    fn deadline(&self, asked: u64, most: u64) -> u64 {
+        asked.max(self.last.load(Relaxed)).saturating_add(most)
     }
 
-    /// For how many of the nanoseconds that a silence has lasted it is the peer's own, at that time.
-    pub(crate) fn own_silence(&self, lasted: u64, now: u64) -> u64 {
-        lasted.min(now.saturating_sub(self.last.load(Relaxed)))
+    /// Whether a peer that was asked at `asked` should have answered by now.
+    pub(crate) fn is_late(&self, asked: u64, most: u64, now: u64) -> bool {
+        now >= self.deadline(asked, most)
+    }
+
+    /// Wait by `f` for the answer of a peer that was asked at `asked`; `f` is told its deadline, and
+    /// is called again where a shortage has put that off.
+    ///
+    /// # Errors
+    ///
+    /// Those of `f`, which says `ETIMEDOUT` at the deadline.
+    pub(crate) fn wait(&self, asked: u64, most: u64, mut f: impl FnMut(u64) -> Result) -> Result {
+        loop {
+            let deadline = self.deadline(asked, most);
+            match f(deadline) {
+                Err(e) if e == ETIMEDOUT && self.deadline(asked, most) > deadline => {}
+                answered => return answered,
+            }
+        }
     }
 
     /// Whether there is one now.
     pub(crate) fn is_there(&self) -> bool {
-        self.own_silence(OVER_NS, monotonic_ns()) < OVER_NS
+        !self.is_late(0, OVER_NS, monotonic_ns())
     }
 }

@@ -56,20 +56,20 @@ impl Status {
     pub(crate) fn new(words: u32, mapper: &Mapper) -> Result<Arc<Self>> {
         let words = (words as usize).max(1);
         let count = (words * WORD).div_ceil(PAGE_SIZE);
-        let pages = SharedPages::new(count)?;
+        let pages = SharedPages::of_process(count)?;
         pages.populate(0, count * PAGE_SIZE)?;
-        let pages = Arc::new(Pages(pages), GFP_KERNEL)?;
+        let pages = Arc::new(Pages(pages), GFP_KERNEL_ACCOUNT)?;
         let published = mapper
             .space
             .publish(count, mapper.owner, mapper.scrap.clone())?;
         published.mapping().show(pages.clone());
-        let free = KVec::from_elem(false, words, GFP_KERNEL)?;
+        let free = KVec::from_elem(false, words, GFP_KERNEL_ACCOUNT)?;
         let init = pin_init!(Self {
             pages,
             published,
             used <- new_mutex!(free),
         });
-        Arc::pin_init(init, GFP_KERNEL)
+        Arc::pin_init(init, GFP_KERNEL_ACCOUNT)
     }
 
     /// The offset for `mmap()` and the length, in bytes.

@@ -12,6 +12,7 @@ use kernel::{
     uaccess::UserSliceWriter, //
 };
 use mp_kernel::{
+    cgroup::atomic_account,
     fifo::Fifo,
     new_spinlock_bh,
     sync::SpinLockBh,
@@ -66,7 +67,7 @@ impl Stream {
                 }),
                 readers,
             }),
-            GFP_KERNEL,
+            GFP_KERNEL_ACCOUNT,
         )
     }
 
@@ -189,7 +190,7 @@ impl Place {
         {
             let mut state = stream.state.lock();
             let places = state.places + 1;
-            state.queue.reserve(places, GFP_ATOMIC)?;
+            state.queue.reserve(places, atomic_account())?;
             state.places = places;
         }
         Ok(Self(stream.clone()))

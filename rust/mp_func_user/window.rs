@@ -378,7 +378,7 @@ impl Window {
     pub(crate) fn show(&mut self, piece: Arc<Piece>) -> Result {
         drop(self.hold.take());
         let mapping = self.published.mapping();
-        let revoker = Arc::new(Revoker(mapping.clone()), GFP_KERNEL)?;
+        let revoker = Arc::new(Revoker(mapping.clone()), GFP_KERNEL_ACCOUNT)?;
         match piece.hold(revoker) {
             Ok(hold) => {
                 self.hold = hold;

@@ -112,7 +112,8 @@ pub use self::{
     pool::{
         Further,
         Pool, //
-    }, //
+    },
+    stock::Lease, //
 };
 
 /// How a page is to be mapped.

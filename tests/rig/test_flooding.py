@@ -11,6 +11,7 @@ from ntbrig import stack
 from frames import no_link_ends
 from pximc import MODULES
 from sharing import EACH, MP, PAST, fails, fill, pair
+from shell import until
 
 PAGE = 0x1000
 # Of a port.
@@ -112,3 +113,96 @@ def test_processes_that_stand_still_are_asked_to_leave_over_and_over(fabric, end
             owner.at("PUBLISH", segment, back)
     for connection in connections:
         assert user.notice(connection) == MP.NOTICE_DISCONNECTED
+
+
+# --- one user, and others
+
+# Those who flood a peer, and another user.
+FLOOD, OTHER = 4711, 4712
+# Connections of one user whose messages a host that stands still has no room for.
+FULL = 128
+
+
+@pytest.fixture
+def users(fabric):
+    """Processes of two users of this host."""
+    fabric.rp.run("chmod 666 /dev/mp_fabric")
+    with sharing.Process(fabric.rp, user=FLOOD) as one, sharing.Process(fabric.rp, user=OTHER) as two:
+        yield one, two
+
+
+def send(process, connection):
+    """How many messages a connection takes at once."""
+    fields = {"handle": connection, "data": process.buffer, "length": 4096, "deadline": PAST}
+    return process.repeat(EACH, "SEND", "mp_message", **fields)
+
+
+def test_a_user_who_floods_a_host_that_stands_still_holds_up_no_other_user(fabric, ends, users):
+    """With messages to ports."""
+    owner, back, _, there = ends
+    owner.offer(back, MP.OBJECT_PORT, NUMBER)
+    flood, other = users
+    full = [flood.connect(there, MP.OBJECT_PORT, NUMBER) for _ in range(FULL)]
+    connection = other.connect(there, MP.OBJECT_PORT, NUMBER)
+    with frozen(fabric.hosts[1], fabric.rp):
+        assert sum(send(flood, to) for to in full) < FULL * EACH
+        assert send(flood, full[-1]) == 0
+        assert send(other, connection) == EACH
+
+
+def test_a_user_who_asks_a_host_that_stands_still_holds_up_no_other_user(fabric, ends, users):
+    """The host hears of what that one has asked for, also if nobody waits for the answer."""
+    owner, back, _, there = ends
+    segment = owner.segment(8, PAGE, back)
+    flood, other = users
+    fields = {"interface": there, "number": NUMBER, "deadline": PAST}
+    with frozen(fabric.hosts[1], fabric.rp):
+        kind = {"object": MP.OBJECT_EVENT, **fields}
+        assert flood.guess(0, MANY, 0, "CONNECT", "mp_connect", **kind) == MANY
+        with fails(errno.ETIMEDOUT):
+            kind = {"object": MP.OBJECT_SEGMENT, **fields, "number": 8}
+            other.call("CONNECT", "mp_connect", **kind)
+    assert owner.notice(segment) == MP.NOTICE_CONNECTED
+    assert owner.notice(segment) == MP.NOTICE_DISCONNECTED
+
+
+# --- who is asked for a session, and does not answer
+
+# Half of what the session's process waits.
+HALF = 5
+
+
+def test_a_session_that_nobody_answers_for_ends_no_link(fabric, ends):
+    """The call fails; the others go on when the host does."""
+    owner, back, user, there = ends
+    event = owner.offer(back, MP.OBJECT_EVENT, NUMBER)
+    connection = user.connect(there, MP.OBJECT_EVENT, NUMBER)
+    session = {"interface": there, "role": 1, "location": 1, "protocol": 9, "local_max": PAGE}
+    with frozen(fabric.hosts[1], fabric.rp):
+        call = user.later("SESSION_OPEN", "mp_session_open", **session)
+        with fails(errno.ENETDOWN):
+            call.result(timeout=60)
+        assert call.seconds > HALF
+    user.signal(connection)
+    assert owner.wait(event, MP.EVENT_SIGNAL) == MP.EVENT_SIGNAL
+    # What is asked for next is answered.
+    user.call("SESSION_OPEN", "mp_session_open", **session)
+
+
+def test_a_queue_is_closed_when_the_call_that_copies_has_ended(fabric, ends):
+    """It copies memory of its process, and waits for the peer."""
+    owner, back, user, there = ends
+    owner.segment(7, PAGE, back)
+    connection = user.connect(there, MP.OBJECT_SEGMENT, 7)
+    queue = user.call("QUEUE_CREATE", "mp_queue_create", interface=there, entries=1).handle
+    copies = sharing.copy_list(user, (user.memory(PAGE), 0, PAGE))
+    start = {"handle": queue, "connection": connection, **copies}
+    with frozen(fabric.hosts[1], fabric.rp):
+        copying = user.later("QUEUE_START", "mp_queue_start", **start)
+        state = lambda: user.call("QUEUE", "mp_queue", handle=queue).state
+        until(lambda: state() != MP.QUEUE_IDLE)
+        assert not copying.returned()
+        closing = user.later("CLOSE", "mp_handle", handle=queue)
+        closing.result()
+        copying.result()
+        assert closing.seconds > copying.seconds / 2

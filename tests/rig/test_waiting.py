@@ -27,8 +27,8 @@ def fabric(boot):
 class Waits:
     """A process that begins to wait, and what ends that: (call of it, how that is ended)."""
 
-    def __init__(self, owner, user, here):
-        self.owner, self.user, self.here = owner, user, here
+    def __init__(self, owner, user, here, deadline=FOREVER):
+        self.owner, self.user, self.here, self.deadline = owner, user, here, deadline
 
     def _offered(self, kind):
         """What the owner offers, and the user's connection to it."""
@@ -36,17 +36,17 @@ class Waits:
 
     def wait(self):
         event, to = self._offered(MP.OBJECT_EVENT)
-        fields = {"target": event, "mask": MP.EVENT_SIGNAL, "deadline": FOREVER}
+        fields = {"target": event, "mask": MP.EVENT_SIGNAL, "deadline": self.deadline}
         return self.owner.later("WAIT", "mp_wait", **fields), lambda: self.user.signal(to)
 
     def notice(self):
         segment = self.owner.segment(2, PAGE, self.here)
-        call = self.owner.later("NOTICE", "mp_notice", handle=segment, deadline=FOREVER)
+        call = self.owner.later("NOTICE", "mp_notice", handle=segment, deadline=self.deadline)
         return call, lambda: self.user.connect(self.here, MP.OBJECT_SEGMENT, 2)
 
     def receive(self):
         port, to = self._offered(MP.OBJECT_PORT)
-        fields = {"handle": port, "data": self.owner.buffer, "length": 64, "deadline": FOREVER}
+        fields = {"handle": port, "data": self.owner.buffer, "length": 64, "deadline": self.deadline}
         return self.owner.later("RECEIVE", "mp_message", **fields), lambda: self.user.send(to, b"x")
 
     def send(self):
@@ -55,7 +55,7 @@ class Waits:
         self.owner, self.user = self.user, self.owner
         message = {"handle": to, "data": self.owner.buffer, "length": 64}
         until(lambda: self.owner.repeat(1000, "SEND", "mp_message", deadline=PAST, **message) == 0)
-        call = self.owner.later("SEND", "mp_message", deadline=FOREVER, **message)
+        call = self.owner.later("SEND", "mp_message", deadline=self.deadline, **message)
         return call, lambda: self.user.receive(port)
 
     def park(self):
@@ -69,7 +69,7 @@ class Waits:
         entry = {"handle": self.owner.session, "word": WORD, "arm": ARM, "arm_value": 5}
         data, _ = self.owner._structure("mp_park_entry", entry)
         self.owner.write(self.owner.buffer, bytes.fromhex(data))
-        entries = {"entries": self.owner.buffer, "count": 1, "deadline": FOREVER}
+        entries = {"entries": self.owner.buffer, "count": 1, "deadline": self.deadline}
         call = self.owner.later("PARK", "mp_park", **entries)
         return call, lambda: self.user.signal(self.user.session)
 
@@ -126,6 +126,52 @@ def test_a_process_that_waits_is_stopped_at_once(fabric, waiting):
     assert not call.returned()
     finish()
     call.result()
+
+
+# --- time namespaces
+
+# How far the clock there is ahead, in seconds.
+AHEAD = 36_000
+CLOCK_AHEAD = ("unshare", "--time", "--monotonic", str(AHEAD))
+WITH_DEADLINES = tuple(call for call in CALLS if call != "records")
+
+
+def uptime(guest):
+    return float(guest.read("/proc/uptime").split()[0])
+
+
+@pytest.fixture(params=WITH_DEADLINES)
+def waits_ahead(request, fabric):
+    """Begin a wait of a process whose clock is ahead, with a deadline by that clock, which is so
+    many seconds from now; its call, and when that is by the clock of the host."""
+    ahead = lambda: sharing.Process(fabric.rp, how=CLOCK_AHEAD)
+    with ahead() as owner, ahead() as user:
+        here = owner.interface(loopback=True)
+        owner.wait_until_up(here)
+
+        def begin(seconds):
+            at = uptime(fabric.rp) + seconds
+            waits = Waits(owner, user, here, int((at + AHEAD) * 1e9))
+            return getattr(waits, request.param)()[0], at
+
+        yield begin
+
+
+def test_a_deadline_is_one_of_the_clock_of_its_process(fabric, waits_ahead):
+    call, at = waits_ahead(1)
+    with fails(errno.ETIMEDOUT):
+        call.result()
+    assert uptime(fabric.rp) >= at
+
+
+def test_a_deadline_that_has_passed_on_the_clock_of_its_process_has_passed(waits_ahead):
+    """Though the clock of the host has not come there yet."""
+    call, _ = waits_ahead(-AHEAD // 2)
+    with fails(errno.ETIMEDOUT):
+        call.result()
+
+
+# --- the freezer
 
 
 def test_a_process_that_waits_is_frozen_with_its_cgroup(fabric, waiting):

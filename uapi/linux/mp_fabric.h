@@ -48,7 +48,7 @@
 
 #define MP_IOC_MAGIC 0xBB
 
-/* Deadlines are times of CLOCK_MONOTONIC in nanoseconds. */
+/* Deadlines are times of the caller's CLOCK_MONOTONIC, in nanoseconds. */
 #define MP_DEADLINE_PAST 0ULL			/* do not wait */
 #define MP_DEADLINE_NEVER 0xFFFFFFFFFFFFFFFFULL
 
@@ -301,8 +301,8 @@ struct mp_window {
  *
  * In this order: ENODEV: no such interface. EINVAL: both maxima 0, unless MP_SESSION_BARE, a
  * maximum below its minimum, too much data, a name too long, a flag that is for other roles.
- * ENETDOWN: the interface is down. ENOSPC: the minima
- * cannot be had. EPERM: physical addresses need CAP_SYS_RAWIO and a kernel that is not
+ * ENETDOWN: the interface is down, or the peer has not answered for 10 seconds. ENOSPC: the
+ * minima cannot be had. EPERM: physical addresses need CAP_SYS_RAWIO and a kernel that is not
  * locked down. EOPNOTSUPP: the physical addresses are not all memory of devices, or reserved,
  * or cannot be reached by the peer; or the peer's service is of a release that knows no
  * names, MP_SESSION_HOLD or MP_SESSION_BARE. EADDRINUSE: the uid is taken.
@@ -1019,7 +1019,8 @@ struct mp_copy {
  * both, and the processor all that the engine does not.
  *
  * MP_IOC_QUEUE_ABORT (struct mp_handle): nothing is read or written by it any more when the call
- * returns; does nothing in a final state. MP_IOC_CLOSE does both.
+ * returns; does nothing in a final state. MP_IOC_CLOSE does both, and waits also for another
+ * thread's MP_IOC_QUEUE_START; one that comes later finds no queue.
  *
  * In this order: ENOENT: no such queue, segment or connection. EBUSY: it is posted. EINVAL: no
  * copies or too many, another interface, not to a segment. Of each copy: EFAULT, EINVAL: their

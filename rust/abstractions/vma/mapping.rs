@@ -112,7 +112,7 @@ impl Mapping {
             scrap,
             memory <- new_mutex!(None, "mp_mapping"),
         });
-        Arc::pin_init(init, GFP_KERNEL)
+        Arc::pin_init(init, GFP_KERNEL_ACCOUNT)
     }
 
     /// Where programs find it: the offset for `mmap()`, in pages.

@@ -92,7 +92,7 @@ impl<T: Send + Sync + 'static> OffsetSpace<T> {
                 pages,
                 content: SetOnce::new(),
             },
-            GFP_KERNEL,
+            GFP_KERNEL_ACCOUNT,
         )?;
         let first = space
             .tree

@@ -23,19 +23,19 @@ use super::{
 pub struct ScrapPage(Page);
 
 impl ScrapPage {
-    /// A fresh page, for one owner. May sleep.
+    /// A fresh page, for one owner, the calling process. May sleep.
     ///
     /// # Errors
     ///
     /// `ENOMEM`.
     pub fn new() -> Result<Arc<Self>> {
-        let page = Page::alloc_page(GFP_KERNEL)?;
+        let page = Page::alloc_page(GFP_KERNEL_ACCOUNT)?;
         let ones = [0xff_u8; 256];
         for offset in (0..PAGE_SIZE).step_by(ones.len()) {
             // SAFETY: The source is as long as that, and nobody else knows the page yet.
             unsafe { page.write_raw(ones.as_ptr(), offset, ones.len()) }?;
         }
-        Ok(Arc::new(Self(page), GFP_KERNEL)?)
+        Ok(Arc::new(Self(page), GFP_KERNEL_ACCOUNT)?)
     }
 
     /// The frame to show.

@@ -82,7 +82,7 @@ pub(super) fn list_windows(context: &Context, list: &mut mp_windows) -> Result<T
     let ids = link.with_windows(|windows| {
         let mut ids = KVec::new();
         for window in windows.iter() {
-            ids.push(window.uid, GFP_KERNEL)?;
+            ids.push(window.uid, GFP_KERNEL_ACCOUNT)?;
         }
         Ok::<_, Error>(ids)
     })??;
@@ -97,7 +97,7 @@ pub(super) fn describe_window(context: &Context, info: &mut mp_window) -> Result
         let window = windows.iter().find(|w| w.uid == info.id).ok_or(ENOENT)?;
         let mut copied = Ok(());
         windows.data(&window, |posted| {
-            copied = data.extend_from_slice(posted, GFP_KERNEL);
+            copied = data.extend_from_slice(posted, GFP_KERNEL_ACCOUNT);
         });
         copied?;
         Ok::<_, Error>(window)

@@ -90,7 +90,7 @@ pub(super) fn open_session(context: &Context, arg: UserPtr) -> Result {
     if params.location == Location::Physical {
         need_physical_addresses(PhysicalUse::Memory)?;
     }
-    let mut data = KVec::from_elem(0, len.min(DATA_MAX), GFP_KERNEL)?;
+    let mut data = KVec::from_elem(0, len.min(DATA_MAX), GFP_KERNEL_ACCOUNT)?;
     user(open.data, data.len())?
         .reader()
         .read_slice(&mut data)?;

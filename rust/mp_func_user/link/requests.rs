@@ -35,13 +35,11 @@ impl Link {
     ///
     /// Those of `MP_IOC_SESSION_OPEN`; the session is closed then.
     pub(crate) fn request(&self, session: &Arc<Session>) -> Result<u32> {
-        let asked = self.ask(session).and_then(|outbox| {
+        let asked = self.ask(session).and_then(|()| {
             session.outcome().map_err(|e| match e == ETIMEDOUT {
+                // That is the affair of this session: its place is kept until there is an answer.
+                true => error::net_down(),
                 false => e,
-                true => {
-                    outbox.peer().reset();
-                    error::net_down()
-                }
             })
         });
         if asked.is_err() {
@@ -63,7 +61,7 @@ impl Link {
         }
     }
 
-    fn ask(&self, session: &Arc<Session>) -> Result<Arc<Outbox>> {
+    fn ask(&self, session: &Arc<Session>) -> Result {
         let mut core = self.core.lock();
         if core.removed {
             return Err(ENODEV);
@@ -87,7 +85,7 @@ impl Link {
         if sent.is_err() {
             outbox.peer().reset();
         }
-        asked.map(|()| outbox)
+        asked
     }
 
     /// Answer the request that a server has at hand: accept it without a `reason`, which is

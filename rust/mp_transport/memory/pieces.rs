@@ -7,7 +7,11 @@ use super::{
         self,
         Flights, //
     },
-    stock::Stock,
+    stock::{
+        Lease,
+        Stock,
+        Tenant, //
+    },
     Hold,
     Holder,
     Memory,
@@ -85,18 +89,28 @@ pub struct Local {
     stock: Arc<Stock>,
     off: u64,
     len: u64,
+    /// There until it is dropped.
+    tenant: Option<Tenant>,
 }
 
 impl Local {
     /// Cut a piece; see [`Memory::alloc`].
     pub(super) fn cut(stock: &Arc<Stock>, len: u64) -> Result<Self> {
+        let tenant = Some(Tenant::new()?);
         let local = Self {
             off: stock.cut(len)?,
             stock: stock.clone(),
             len,
+            tenant,
         };
         stock.prepare(local.off, len)?;
         Ok(local)
+    }
+
+    /// What tells how long the memory is not free: longer than this is there, if a peer may
+    /// reach it then.
+    pub fn lease(&self) -> Option<&Arc<Lease>> {
+        self.tenant.as_ref().map(Tenant::lease)
     }
 
     /// Whether it was cut from that.
@@ -224,7 +238,9 @@ impl Local {
 
 impl Drop for Local {
     fn drop(&mut self) {
-        self.stock.give_up(self.off);
+        if let Some(tenant) = self.tenant.take() {
+            self.stock.give_up(self.off, tenant);
+        }
     }
 }
 

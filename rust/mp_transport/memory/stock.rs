@@ -16,6 +16,11 @@ use kernel::{
     new_mutex,
     prelude::*,
     sync::{
+        atomic::{
+            Acquire,
+            Atomic,
+            Release, //
+        },
         Arc,
         Mutex, //
     }, //
@@ -52,12 +57,52 @@ struct Grant {
     link: u64,
 }
 
+/// How long somebody has a piece, or peers may reach it: what counts for that is kept apart.
+pub struct Lease {
+    is_over: Atomic<bool>,
+}
+
+impl Lease {
+    /// Whether the piece is nobody's any more.
+    pub fn is_over(&self) -> bool {
+        self.is_over.load(Acquire)
+    }
+}
+
+/// Goes with the last one who has a piece, or who may reach it.
+pub(super) struct Tenant(Arc<Lease>);
+
+impl Tenant {
+    /// The first one.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub(super) fn new() -> Result<Self> {
+        let is_over = Atomic::new(false);
+        Ok(Self(Arc::new(Lease { is_over }, GFP_KERNEL)?))
+    }
+
+    /// What tells how long it is there.
+    pub(super) fn lease(&self) -> &Arc<Lease> {
+        &self.0
+    }
+}
+
+impl Drop for Tenant {
+    fn drop(&mut self) {
+        self.0.is_over.store(true, Release);
+    }
+}
+
 /// Who has which piece.
 struct Pieces {
     arena: Arena<KVVec<Option<Extent>>>,
     cleaner: Arc<Cleaner>,
     /// Each at most once; as many as there is room for.
     grants: KVVec<Grant>,
+    /// Those who have given a piece up that is in quarantine, by its place. There is room for all.
+    tenants: KVVec<(u64, Tenant)>,
 }
 
 impl Pieces {
@@ -72,6 +117,7 @@ impl Pieces {
             // It is there.
             let _ = self.arena.free(off);
         }
+        self.tenants.retain(|(of, _)| *of != off);
     }
 
     /// Free a piece that its owner has given up, if nobody may reach it any more.
@@ -114,6 +160,7 @@ impl Stock {
     ) -> Result<Arc<Self>> {
         let table = KVVec::from_elem(None, MAX_PIECES, GFP_KERNEL)?;
         let grants = KVVec::with_capacity(MAX_PIECES * links, GFP_KERNEL)?;
+        let tenants = KVVec::with_capacity(MAX_PIECES, GFP_KERNEL)?;
         let arena = Arena::new(len, table);
         let holders = Holders::new()?;
         let cleaner = Cleaner::new(arena.size(), bytes)?;
@@ -124,6 +171,7 @@ impl Stock {
             arena,
             cleaner: cleaner.clone(),
             grants,
+            tenants,
         };
         Arc::pin_init(
             pin_init!(Self {
@@ -233,11 +281,13 @@ impl Stock {
     }
 
     /// The owner gives a piece up. Those that peers may reach wait for them.
-    pub(super) fn give_up(&self, off: u64) {
+    pub(super) fn give_up(&self, off: u64, tenant: Tenant) {
         let mut pieces = self.pieces.lock();
         // The piece is there: it was cut for the one who gives it up, once.
         if pieces.is_granted(off) {
             let _ = pieces.arena.retire(off);
+            // There is room for it.
+            let _ = pieces.tenants.push_within_capacity((off, tenant));
         } else {
             pieces.free(off);
             self.worker.kick();

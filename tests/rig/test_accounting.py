@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Memory that the kernel has for a process counts for the control group of that: what it asks for,
+and what others send to it."""
+
+from contextlib import contextmanager
+
+import pytest
+import sharing
+from ntbrig import CommandFailed, stack
+from ntbrig.settings import MIB
+from pximc import MODULES
+from sharing import EACH, MP, PAST, fill
+from shell import until
+
+GROUPS = "/sys/fs/cgroup"
+NUMBER = 91
+PAGE = 0x1000
+# Status words and the page that shows what is gone; each has some more.
+CONTEXT = 5 * PAGE
+CONTEXTS = 256
+# More than `MOST` altogether.
+MANY_CONTEXTS = 1000
+CONNECTIONS, LENGTH = 64, 256
+# How much of what is there is charged at least, and of what was there at most.
+CHARGED, LEFT = 0.9, 0.25
+# What a group may have, and a program needs some of.
+MOST = 12 * MIB
+
+
+@pytest.fixture(scope="module")
+def fabric(boot):
+    fabric = boot(hosts=2)
+    stack.load(*fabric.hosts, modules=MODULES)
+    for guest in fabric.hosts:
+        guest.run(f"echo +memory > {GROUPS}/cgroup.subtree_control")
+    return fabric
+
+
+class Group:
+    """A control group of a guest, in which a process starts."""
+
+    def __init__(self, guest, name):
+        self.guest, self.path = guest, f"{GROUPS}/{name}"
+        guest.run(f"mkdir {self.path}")
+
+    def process(self):
+        enter = f'echo $$ > {self.path}/cgroup.procs && exec "$@"'
+        return sharing.Process(self.guest, how=["sh", "-c", enter, "sh"])
+
+    def read(self, name):
+        return self.guest.read(f"{self.path}/{name}")
+
+    def charged(self):
+        """Bytes that the kernel has for it."""
+        lines = self.read("memory.stat").splitlines()
+        return int(dict(line.split() for line in lines)["kernel"])
+
+    def killed(self):
+        lines = self.read("memory.events").splitlines()
+        return int(dict(line.split() for line in lines)["oom_kill"])
+
+
+@contextmanager
+def group(guest, name, most=None):
+    """A group that is there inside, with so many bytes."""
+    of = Group(guest, name)
+    try:
+        if most:
+            guest.run(f"echo {most} > {of.path}/memory.max")
+        yield of
+    finally:
+        guest.run(f"echo 1 > {of.path}/cgroup.kill")
+        until(lambda: guest.run(f"rmdir {of.path}", check=False).rc == 0)
+
+
+def test_what_a_process_opens_counts_for_its_group(fabric):
+    with group(fabric.rp, "opens") as of, of.process() as process:
+        before = of.charged()
+        assert process.open(CONTEXTS) == CONTEXTS
+        assert of.charged() - before >= CHARGED * CONTEXTS * CONTEXT
+
+
+def test_messages_that_nobody_takes_count_for_the_group_of_their_port(fabric):
+    """Until they are taken."""
+    with group(fabric.hosts[1], "receives") as of, of.process() as owner:
+        with sharing.Process(fabric.rp) as user:
+            there, back = user.interface(), owner.interface()
+            user.wait_until_up(there)
+            port = owner.offer(back, MP.OBJECT_PORT, NUMBER)
+            connections = [user.connect(there, MP.OBJECT_PORT, NUMBER) for _ in range(CONNECTIONS)]
+            before = of.charged()
+            for connection in connections:
+                fill(user, connection)
+            count = CONNECTIONS * EACH
+            waiting = of.charged() - before
+            assert waiting >= CHARGED * count * LENGTH
+            fields = {"handle": port, "data": owner.buffer, "length": LENGTH, "deadline": PAST}
+            received = 0
+            while received < count:
+                received += owner.repeat(count, "RECEIVE", "mp_message", **fields)
+            assert of.charged() - before <= LEFT * waiting
+
+
+def test_a_process_has_no_more_of_the_kernel_than_its_group(fabric):
+    """It is ended inside of it, and others go on."""
+    with sharing.Process(fabric.rp) as other, group(fabric.rp, "small", MOST) as of:
+        process = of.process()
+        with pytest.raises(CommandFailed):
+            opened = process.command("&", lambda answer: answer["done"], "open", MANY_CONTEXTS)
+            pytest.fail(f"{opened.result()} are there")
+        assert of.killed() == 1
+        here = other.interface(loopback=True)
+        event = other.offer(here, MP.OBJECT_EVENT, NUMBER)
+        other.signal(other.connect(here, MP.OBJECT_EVENT, NUMBER))
+        assert other.wait(event, MP.EVENT_SIGNAL) == MP.EVENT_SIGNAL
+        assert other.open(CONTEXTS) == CONTEXTS
