@@ -52,6 +52,7 @@ macro_rules! shared {
 use shared;
 
 mod address;
+mod arrivals;
 mod attributes;
 mod check;
 mod completion;

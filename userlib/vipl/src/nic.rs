@@ -3,6 +3,7 @@
 //! NICs: the fabric of this host as a program has opened it, and all that it has made there.
 
 use crate::{
+    arrivals::Arrivals,
     attributes::{NicAttributes, ViAttributes, CQ_MAX},
     completion::Cq,
     connect::RequestShared,
@@ -16,7 +17,7 @@ use crate::{
     vi::{Serviced, Vi},
     Error, HostAddress, MemAttributes, MemHandle, Ptag, Result,
 };
-use mp_fabric::{CharDevice, Device, Fabric, Interface, ProcessMemory, Wake};
+use mp_fabric::{CharDevice, Device, Fabric, Interface, ProcessMemory};
 use mp_queue_pair::provider::{Owner, Role, Service};
 use std::{
     collections::HashMap,
@@ -154,8 +155,8 @@ pub(crate) struct NicShared<D: Device> {
     pub(crate) service: Arc<Service>,
     role: Role<Serviced<D>>,
     pub(crate) trunks: Arc<Trunks<D>>,
-    /// Readable once it is closed.
-    ending: Wake,
+    /// Threads of it that wait for partners; rung as well when it is closed.
+    pub(crate) arrivals: Arrivals,
     objects: Mutex<Objects<D>>,
     last: AtomicU64,
     closed: AtomicBool,
@@ -214,7 +215,7 @@ impl<D: Device> Nic<D> {
                 service,
                 role: Role::default(),
                 trunks,
-                ending: Wake::new()?,
+                arrivals: Arrivals::new()?,
                 objects: Mutex::new(Objects {
                     vis: HashMap::new(),
                     cqs: HashMap::new(),
@@ -479,11 +480,6 @@ impl<D: Device> NicShared<D> {
         }
     }
 
-    /// Readable once it is closed.
-    pub(crate) fn ending(&self) -> &Wake {
-        &self.ending
-    }
-
     /// A request ends with the NIC.
     ///
     /// # Errors
@@ -534,8 +530,8 @@ impl<D: Device> NicShared<D> {
         let cqs: Vec<Cq<D>> = objects.cqs.drain().map(|(_, cq)| cq).collect();
         let requests = std::mem::take(&mut objects.requests);
         drop(objects);
-        // It stays readable: nobody reads it.
-        self.ending.ring();
+        // They see that it is closed.
+        self.arrivals.ring();
         self.service.stop();
         // As long as there are regions: what a partner sends is not refused for want of them.
         vis.iter().for_each(|vi| vi.0.part());
