@@ -89,14 +89,14 @@ pub(crate) struct Serial {
 }
 
 /// An attempt to connect a VI, or what has come of it. Whoever waits for it sleeps in the kernel, on
-/// one of its sessions, or on `wake`.
+/// one of its sessions, or on one of `wakes`.
 pub(crate) struct Attempt<D: Device> {
     /// Changes whenever one begins or is given up.
     serial: u64,
     /// Closing them ends the attempt.
     sessions: Vec<Arc<Session<D>>>,
     /// What else is rung when it is given up.
-    wake: Weak<Wake>,
+    wakes: Vec<Weak<Wake>>,
     peer: Option<Peer>,
 }
 
@@ -111,7 +111,7 @@ impl<D: Device> Default for Attempt<D> {
         Attempt {
             serial: 0,
             sessions: Vec::new(),
-            wake: Weak::new(),
+            wakes: Vec::new(),
             peer: None,
         }
     }
@@ -122,12 +122,16 @@ impl<D: Device> Attempt<D> {
     pub(crate) fn cancel(&mut self) {
         self.serial += 1;
         self.peer = None;
+        self.close_sessions();
+        for wake in self.wakes.drain(..).filter_map(|wake| wake.upgrade()) {
+            wake.ring();
+        }
+    }
+
+    fn close_sessions(&mut self) {
         for session in self.sessions.drain(..) {
             // What has ended by itself needs nothing.
             let _ = session.close();
-        }
-        if let Some(wake) = std::mem::take(&mut self.wake).upgrade() {
-            wake.ring();
         }
     }
 }
@@ -164,6 +168,15 @@ fn introduced(data: &[u8]) -> Option<(Told, NetAddress)> {
 impl<D: Device> NicShared<D> {
     fn local(&self) -> HostAddress {
         self.attributes.local_address
+    }
+
+    /// What a server is told that cannot answer a client: of a NIC that does not tell of
+    /// partitions, that the client has gone (VI-NR-2).
+    fn told(&self, error: Error) -> Error {
+        match error {
+            Error::NotReachable if !self.tells_partitions => Error::Timeout,
+            other => other,
+        }
     }
 
     /// Bytes of a window of a connection over an interface.
@@ -511,9 +524,9 @@ impl<D: Device> Request<D> {
                     checks: own.checks || theirs.checks,
                 };
                 let established = vi.establish(serial, way, soon);
-                return established.map_err(|error| vi.abandon(serial, error));
+                return established.map_err(|error| vi.abandon(serial, shared.nic.told(error)));
             }
-            Err(FabricError::InterfaceDown(_)) => Error::NotReachable,
+            Err(FabricError::InterfaceDown(_)) => shared.nic.told(Error::NotReachable),
             Err(FabricError::NoSpace(_) | FabricError::NoMemory) => {
                 vi.release(serial);
                 *slot = Some(pending);
@@ -540,7 +553,9 @@ impl<D: Device> Request<D> {
         let pending = lock(&self.0.pending).take();
         let Pending { session, id, .. } = pending.ok_or(Error::InvalidParameter)?;
         match session.reject(id, REJECTED, &[]) {
-            Err(FabricError::InterfaceDown(_)) => Err(Error::NotReachable),
+            Err(FabricError::InterfaceDown(_)) if self.0.nic.tells_partitions => {
+                Err(Error::NotReachable)
+            }
             // A client that has gone needs no answer.
             _ => Ok(()),
         }
@@ -566,20 +581,18 @@ impl<D: Device> Vi<D> {
         let host = vi.check_addresses(local, remote, deadline)?;
         let (serial, own) = vi.begin(|_| Ok(()))?;
         let data = introduce(&own, local);
-        let asked = vi.ask(host, &remote.discriminator, &data, serial, deadline);
-        let (session, meeting, answer) = match asked {
-            Ok(asked) => asked,
-            Err(error) => return Err(vi.abandon(serial, error)),
-        };
-        let way = Way {
-            session,
-            meeting,
-            checks: own.checks || answer.checks,
-        };
-        match vi.establish(serial, way, deadline) {
-            Ok(()) => Ok(answer.attributes),
-            Err(error) => Err(vi.abandon(serial, error)),
-        }
+        let connected = vi.reach(serial, deadline, || {
+            let asked = vi.ask(host, &remote.discriminator, &data, serial, deadline);
+            let (session, meeting, answer) = asked?;
+            let way = Way {
+                session,
+                meeting,
+                checks: own.checks || answer.checks,
+            };
+            vi.establish(serial, way, deadline)?;
+            Ok(answer.attributes)
+        });
+        connected.map_err(|error| vi.abandon(serial, error))
     }
 
     /// Ask for a connection to a peer that asks for one to this host with the same remote
@@ -606,7 +619,9 @@ impl<D: Device> Vi<D> {
         let discriminator = remote.discriminator.clone();
         let vi = Arc::clone(&self.0);
         let meet = move || {
-            let met = vi.meet(host, &discriminator, &own, serial, deadline);
+            let met = vi.reach(serial, deadline, || {
+                vi.meet(host, &discriminator, &own, serial, deadline)
+            });
             vi.latch(serial, met);
         };
         let spawned = thread::spawn("vipl-peer", meet);
@@ -706,6 +721,40 @@ impl<D: Device> ViShared<D> {
         })
     }
 
+    /// Do what an attempt needs. A NIC that does not tell of partitions does it again whenever
+    /// interfaces have changed, as long as the host is not reachable (VI-NR-2).
+    ///
+    /// # Errors
+    /// Those of the function. [`Error::Timeout`] in the place of [`Error::NotReachable`], at the
+    /// deadline, of such a NIC; [`Error::InvalidState`]: the attempt was given up.
+    fn reach<T>(
+        self: &Arc<Self>,
+        serial: Serial,
+        deadline: Deadline,
+        act: impl Fn() -> Result<T>,
+    ) -> Result<T> {
+        if self.nic.tells_partitions {
+            return act();
+        }
+        let wake = self.wake_of(serial)?;
+        loop {
+            // Before it is done: what changes later ends the sleep.
+            let tells = self.nic.arrivals.take(&self.nic.fabric, &wake)?;
+            match act() {
+                Err(Error::NotReachable) => {}
+                other => return other,
+            }
+            self.during(serial, |core| {
+                core.attempt.close_sessions();
+                Ok(())
+            })?;
+            if deadline.remaining() == Some(Duration::ZERO) {
+                return Err(Error::Timeout);
+            }
+            self.nic.arrivals.sleep(&wake, nap(deadline, tells));
+        }
+    }
+
     /// The attempt has failed: the VI is as it was before, unless the host is not reachable
     /// (VI-CONN-23, VI-NR-3). What the caller is told.
     fn abandon(self: &Arc<Self>, serial: Serial, error: Error) -> Error {
@@ -802,7 +851,9 @@ impl<D: Device> ViShared<D> {
     fn wake_of(self: &Arc<Self>, serial: Serial) -> Result<Arc<Wake>> {
         let wake = self.nic.arrivals.enter()?;
         self.during(serial, |core| {
-            core.attempt.wake = Arc::downgrade(&wake);
+            let wakes = &mut core.attempt.wakes;
+            wakes.retain(|other| other.strong_count() > 0);
+            wakes.push(Arc::downgrade(&wake));
             Ok(wake)
         })
     }

@@ -41,11 +41,15 @@ type Open<D> = Arc<dyn Fn() -> mp_fabric::Result<Fabric<D>> + Send + Sync>;
 /// The environment variable that asks for checks of what crosses, if it is `1`.
 pub const CHECKS_VARIABLE: &str = "VIPL_CHECKS";
 
+/// The environment variable that switches off that calls tell of partitions, if it is `0`.
+pub const PARTITIONS_VARIABLE: &str = "VIPL_PARTITIONS";
+
 /// The library: the way to the driver. A process has one: pages that are registered with NICs of
 /// two of them are locked until the first of them lets go.
 pub struct Library<D: Device = CharDevice> {
     open: Open<D>,
     checks: bool,
+    partitions: bool,
     locks: Arc<Locks>,
 }
 
@@ -54,6 +58,7 @@ impl<D: Device> Clone for Library<D> {
         Library {
             open: Arc::clone(&self.open),
             checks: self.checks,
+            partitions: self.partitions,
             locks: Arc::clone(&self.locks),
         }
     }
@@ -66,12 +71,13 @@ impl<D: Device> fmt::Debug for Library<D> {
 }
 
 impl Library {
-    /// The library on this host's fabric, with checks if the environment asks for them
-    /// ([`CHECKS_VARIABLE`]).
+    /// The library on this host's fabric, as the environment asks for it ([`CHECKS_VARIABLE`],
+    /// [`PARTITIONS_VARIABLE`]).
     pub fn load() -> Self {
         mp_log::init();
-        let checks = env::var_os(CHECKS_VARIABLE).is_some_and(|value| value == "1");
-        Library::new(Fabric::open).checks(checks)
+        let is = |name, value| env::var_os(name).is_some_and(|set| set == value);
+        let library = Library::new(Fabric::open).checks(is(CHECKS_VARIABLE, "1"));
+        library.partitions(!is(PARTITIONS_VARIABLE, "0"))
     }
 }
 
@@ -81,6 +87,7 @@ impl<D: Device> Library<D> {
         Library {
             open: Arc::new(open),
             checks: false,
+            partitions: true,
             locks: Arc::default(),
         }
     }
@@ -92,6 +99,14 @@ impl<D: Device> Library<D> {
     #[must_use]
     pub fn checks(self, checks: bool) -> Self {
         Library { checks, ..self }
+    }
+
+    /// Whether calls that connect tell at once of a host that no link leads to (VI-NR-1); they do
+    /// at first. Otherwise they go on trying, and tell that they are too late (VI-NR-2). For NICs
+    /// that are opened from now on.
+    #[must_use]
+    pub fn partitions(self, partitions: bool) -> Self {
+        Library { partitions, ..self }
     }
 
     /// Open a NIC by its name. `VINIC` and `VINIC0` are the fabric of this host (VI-NIC-1 to
@@ -148,6 +163,8 @@ pub(crate) struct NicShared<D: Device> {
     pub(crate) attributes: NicAttributes,
     /// Connections are asked to have checks.
     pub(crate) checks: bool,
+    /// Calls that connect fail with [`Error::NotReachable`].
+    pub(crate) tells_partitions: bool,
     /// Most bytes that are registered, huge pages included.
     most_registered: u64,
     pub(crate) tags: Tags,
@@ -210,6 +227,7 @@ impl<D: Device> Nic<D> {
                 attributes,
                 most_registered: lockable.most,
                 checks: library.checks,
+                tells_partitions: library.partitions,
                 tags: Tags::default(),
                 regions: Regions::new(&library.locks),
                 service,
