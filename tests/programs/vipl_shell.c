@@ -348,8 +348,8 @@ static void watch(struct call *call)
 
 /*
  * Posts copies of a descriptor, STRIDE bytes apart behind it, and itself as the first one. The
- * pieces of the n-th copy lie n * LENGTH bytes behind its own, remote ones too, and n is its
- * immediate data.
+ * pieces of the n-th copy lie n * LENGTH bytes behind its own, remote ones too, and n is the
+ * immediate data of a send; a receive has something else there.
  */
 static void post_copies(struct call *call)
 {
@@ -367,7 +367,7 @@ static void post_copies(struct call *call)
 		VIP_DESCRIPTOR *descriptor = (void *)(model + n * stride);
 
 		*descriptor = first;
-		descriptor->CS.ImmediateData = n;
+		descriptor->CS.ImmediateData = receive ? ~n : n;
 		for (piece = 0; piece < first.CS.SegCount && piece < 2; piece++)
 			descriptor->DS[piece].Local.Data.AddressBits += n * length;
 		result = receive ? VipPostRecv(vi, descriptor, handle) :

@@ -259,11 +259,12 @@ def test_data_move_without_system_calls_but_those_of_naps(fabric, operation, siz
 # --- programs that are woken
 
 
-# The number of read(): whoever sleeps reads once what has woken it.
-READ = 0
+# The numbers of read() and timerfd_settime(): whoever sleeps reads once what has woken it.
+READ, TIMER = 0, 286
 # Calls of the thread that waits: of a wait that is woken, with the message that it sends.
 MOST_OF_A_WAIT = 7
-# And with those of the service thread, which stands by for 8 ms: of waits that take less.
+# And with those of the service thread, which stands by for 8 ms and then needs no timer: of waits
+# that take less.
 STAND_BY, MOST_OF_BOTH = 0.008, 9
 
 
@@ -290,3 +291,4 @@ def test_a_wait_that_is_woken_makes_few_system_calls(fabric):
         assert len(kept) > 40
         assert median(sum(call.thread == OWN for call in each) for each in kept) <= MOST_OF_A_WAIT
         assert median(len(each) for each in kept) <= MOST_OF_BOTH
+        assert median(sum(call.number == TIMER for call in each) for each in kept) == 0

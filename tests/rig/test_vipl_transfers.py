@@ -228,7 +228,9 @@ def posts_a_round(sender, receiver):
     """Post receives for messages of which each byte is the message's number; where they are, and what
     sends them."""
     at, data = receiver.base, receiver.data
-    model = descriptor([Segment(data, receiver.memory, MESSAGE)], length=MESSAGE)
+    # With more room than is needed, so that nothing in it is as it will be.
+    room = MESSAGE + 4
+    model = descriptor([Segment(data, receiver.memory, room)], length=room)
     receiver.program.write(at, model)
     receiver.program.fill(data, ROUND * MESSAGE, 1)
     copies = (STRIDE, MESSAGE, receiver.memory, ROUND)

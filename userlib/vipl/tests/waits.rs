@@ -5,7 +5,7 @@
 mod common;
 
 use common::{soon, Device, Pair, TestVi};
-use mp_testing::Host;
+use mp_testing::{Host, World};
 use rustix::event::{poll, PollFd, PollFlags, Timespec};
 use std::{fs, thread, time::Duration};
 use vipl::{Deadline, Error, Level, NetAddress, Server, State};
@@ -42,16 +42,19 @@ fn ask(pair: &Pair, vi: &TestVi, server: &NetAddress) -> Result<(), Error> {
 #[test]
 fn servers_sleep_until_there_is_a_link() {
     let pair = Pair::new();
-    let changes: [(&dyn Fn(), &dyn Fn()); 2] = [
-        (&|| pair.world.set_up(LINK, false), &|| {
-            pair.world.set_up(LINK, true)
-        }),
-        (&|| pair.world.remove(LINK, Host::A), &|| {
-            pair.world.add(LINK, Host::A)
-        }),
+    type Change = fn(&World);
+    let changes: [[Change; 2]; 2] = [
+        [
+            |world| world.set_up(LINK, false),
+            |world| world.set_up(LINK, true),
+        ],
+        [
+            |world| world.remove(LINK, Host::A),
+            |world| world.add(LINK, Host::A),
+        ],
     ];
-    for (takes, gives) in changes {
-        takes();
+    for [takes, gives] in changes {
+        takes(&pair.world);
         let addresses = [&b"one"[..], b"two"].map(|name| pair.a.address(name));
         let mut servers = addresses
             .clone()
@@ -63,7 +66,7 @@ fn servers_sleep_until_there_is_a_link() {
             assert!(sleeps(server));
             assert_eq!(server.nap().0, None, "something has to wake it");
         }
-        gives();
+        gives(&pair.world);
         for (server, address) in servers.iter_mut().zip(&addresses) {
             assert!(!sleeps(server), "nothing has woken it");
             settle(server);
