@@ -322,7 +322,8 @@ fn describe(context: &Context, info: &mut mp_info) -> Result<Told> {
             | MP_FEATURE_FILL_ANY
             | MP_FEATURE_GRANTS
             | MP_FEATURE_STORE
-            | MP_FEATURE_NAMES,
+            | MP_FEATURE_NAMES
+            | MP_FEATURE_ARRIVALS,
     );
     info.sessions_max = shared.limits.sessions;
     info.user_sessions_max = shared.limits.user_sessions;
@@ -349,6 +350,10 @@ fn target(
     target: u32,
     mask: u32,
 ) -> Result<Arc<crate::ready::Ready>> {
+    if flags & MP_WAIT_INTERFACE != 0 && target == MP_INTERFACE_ANY {
+        expect_zero(mask & !ready::STATE)?;
+        return context.arrivals();
+    }
     if flags & MP_WAIT_INTERFACE != 0 {
         expect_zero(mask & !ready::OF_INTERFACES)?;
         return context.interface(target);

@@ -269,8 +269,8 @@ impl Watched {
         match link {
             Ok(link) => {
                 if !Arc::ptr_eq(&link, &self.link) {
-                    link.watch(self.ready.clone())?;
-                    self.link.unwatch(&self.ready);
+                    link.watchers.add(self.ready.clone())?;
+                    self.link.watchers.remove(&self.ready);
                     self.link = link;
                     self.ready.raise(ready::OF_INTERFACES);
                 }
@@ -288,6 +288,8 @@ struct Objects {
     sessions: KVec<Owned>,
     /// Interfaces that it has waited for.
     interfaces: KVec<Watched>,
+    /// Whether there are new ones, once it has asked.
+    arrivals: Option<Arc<Ready>>,
     /// Sessions that are being opened.
     opening: u32,
     /// All that is no session.
@@ -691,13 +693,30 @@ impl Context {
             let link = link?;
             let ready = Ready::new(ready::OF_INTERFACES)?;
             objects.interfaces.reserve(1, GFP_KERNEL_ACCOUNT)?;
-            link.watch(ready.clone())?;
+            link.watchers.add(ready.clone())?;
             let watched = Watched {
                 interface: id,
                 link,
                 ready: ready.clone(),
             };
             objects.interfaces.push(watched, GFP_KERNEL_ACCOUNT)?;
+            Ok(ready)
+        })
+    }
+
+    /// Whether interfaces were added, which is kept from the first call on.
+    ///
+    /// # Errors
+    ///
+    /// `ESHUTDOWN`, `ENOMEM`.
+    pub(crate) fn arrivals(&self) -> Result<Arc<Ready>> {
+        self.with_objects(|objects| {
+            if let Some(ready) = &objects.arrivals {
+                return Ok(ready.clone());
+            }
+            let ready = Ready::new(ready::STATE)?;
+            self.shared.links.arrivals.add(ready.clone())?;
+            objects.arrivals = Some(ready.clone());
             Ok(ready)
         })
     }
@@ -726,8 +745,12 @@ impl Context {
             }
         }
         for watched in &objects.interfaces {
-            watched.link.unwatch(&watched.ready);
+            watched.link.watchers.remove(&watched.ready);
             watched.ready.close();
+        }
+        if let Some(ready) = &objects.arrivals {
+            self.shared.links.arrivals.remove(ready);
+            ready.close();
         }
         self.stream.end();
     }
@@ -778,6 +801,7 @@ impl File for Context {
                 objects <- new_mutex!(Some(Objects {
                     sessions: KVec::new(),
                     interfaces: KVec::new(),
+                    arrivals: None,
                     opening: 0,
                     objects: KVec::new(),
                     making: 0,

@@ -15,6 +15,10 @@ use crate::{
         AGAIN_MS, //
     },
     outbox::Outbox,
+    ready::{
+        self,
+        Watchers, //
+    },
     segment::Segments, //
 };
 use kernel::{
@@ -103,6 +107,9 @@ pub(crate) struct Links {
     segments: Arc<Segments>,
     #[pin]
     entries: Mutex<KVec<Entry>>,
+    /// Contexts that want to know of new ones.
+    #[pin]
+    pub(crate) arrivals: Watchers,
     /// Links with a peer, in no order; read under RCU.
     routes: [RcuArc<Route>; MAX_PEERS],
 }
@@ -120,6 +127,7 @@ impl Links {
                 give_up_ms,
                 segments: Segments::new()?,
                 entries <- new_mutex!(KVec::new()),
+                arrivals <- Watchers::new(),
                 routes: [const { RcuArc::empty() }; MAX_PEERS],
             }? Error),
             GFP_KERNEL,
@@ -258,12 +266,13 @@ impl Links {
 
 impl Watcher for Links {
     fn added(&self, interface: &Arc<Interface>) {
-        if let Err(e) = self.add(interface) {
-            pr_err!(
+        match self.add(interface) {
+            Ok(()) => self.arrivals.tell(ready::STATE),
+            Err(e) => pr_err!(
                 "interface {:08x} cannot be used: error {}\n",
                 interface.id(),
                 e.to_errno()
-            );
+            ),
         }
     }
 

@@ -47,7 +47,7 @@ use crate::{
     },
     ready::{
         self,
-        Ready, //
+        Watchers, //
     },
     segment::Segments,
     session::{
@@ -283,7 +283,7 @@ pub(crate) struct Link {
     sessions: SpinLockBh<numbered::List<Session>>,
     /// Contexts that want to know of changes.
     #[pin]
-    watchers: SpinLockBh<KVec<Arc<Ready>>>,
+    pub(crate) watchers: Watchers,
     /// All connections of this host's processes.
     #[pin]
     connections: SpinLockBh<numbered::List<Connection>>,
@@ -363,7 +363,7 @@ impl Link {
                 }),
                 partner <- new_spinlock_bh!(None),
                 sessions <- new_spinlock_bh!(numbered::List::new()),
-                watchers <- new_spinlock_bh!(KVec::new()),
+                watchers <- Watchers::new(),
                 connections <- new_spinlock_bh!(numbered::List::new()),
                 offered <- new_spinlock_bh!(Offered::new()),
                 bells <- new_spinlock_bh!(bells),
@@ -393,28 +393,9 @@ impl Link {
         Some(self.core.lock().up.as_ref()?.memory.clone())
     }
 
-    /// Tell a context of changes.
-    ///
-    /// # Errors
-    ///
-    /// `ENOMEM`.
-    pub(crate) fn watch(&self, ready: Arc<Ready>) -> Result {
-        Ok(self.watchers.lock().push(ready, GFP_ATOMIC)?)
-    }
-
-    /// End [`watch`](Self::watch).
-    pub(crate) fn unwatch(&self, ready: &Arc<Ready>) {
-        let gone = {
-            let mut watchers = self.watchers.lock();
-            let at = watchers.iter().position(|w| Arc::ptr_eq(w, ready));
-            at.and_then(|at| watchers.remove(at).ok())
-        };
-        drop(gone);
-    }
-
     /// These have happened to the interface.
     pub(crate) fn tell(&self, events: u32) {
-        self.watchers.lock().iter().for_each(|w| w.raise(events));
+        self.watchers.tell(events);
     }
 
     /// Find a session. Any context.

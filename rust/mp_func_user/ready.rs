@@ -97,6 +97,47 @@ struct State {
     watch: Option<Watch>,
 }
 
+/// Contexts that want to know of something which several may wait for: the events that each of
+/// them has of it.
+#[pin_data]
+pub(crate) struct Watchers {
+    #[pin]
+    all: SpinLockBh<KVec<Arc<Ready>>>,
+}
+
+impl Watchers {
+    /// Nobody wants to know.
+    pub(crate) fn new() -> impl PinInit<Self> {
+        pin_init!(Self {
+            all <- new_spinlock_bh!(KVec::new()),
+        })
+    }
+
+    /// Tell a context of changes.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub(crate) fn add(&self, ready: Arc<Ready>) -> Result {
+        Ok(self.all.lock().push(ready, GFP_ATOMIC)?)
+    }
+
+    /// End [`add`](Self::add).
+    pub(crate) fn remove(&self, ready: &Arc<Ready>) {
+        let gone = {
+            let mut all = self.all.lock();
+            let at = all.iter().position(|w| Arc::ptr_eq(w, ready));
+            at.and_then(|at| all.remove(at).ok())
+        };
+        drop(gone);
+    }
+
+    /// These have happened.
+    pub(crate) fn tell(&self, events: u32) {
+        self.all.lock().iter().for_each(|w| w.raise(events));
+    }
+}
+
 /// The events of an object.
 #[pin_data]
 pub(crate) struct Ready {

@@ -13,9 +13,11 @@
 
 #define _GNU_SOURCE
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "common/memory.h"
@@ -23,6 +25,7 @@
 #include "vipl.h"
 
 #define MOST_ARGUMENTS 6	/* of a function */
+#define PATIENCE 20000	/* milliseconds that something may take */
 
 /* --- handlers */
 
@@ -257,25 +260,63 @@ static void drain(struct call *call)
 	answer_number(call, "others", others);
 }
 
+#define MOST_FILES 1024
+
+/* Whether a descriptor is of a path. */
+static int is_of(int fd, const char *path)
+{
+	char link[32], found[256];
+	ssize_t length;
+
+	snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+	length = readlink(link, found, sizeof(found) - 1);
+	if (length < 0)
+		return 0;
+	found[length] = '\0';
+	return !strcmp(found, path);
+}
+
 /* Closes what the process has open of a path; how many descriptors that were. */
 static void close_path(struct call *call)
 {
 	const char *path = word(call);
-	char link[32], found[256];
 	uint64_t count = 0;
-	ssize_t length;
 	int fd;
 
-	for (fd = 3; fd < 1024; fd++) {
-		snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
-		length = readlink(link, found, sizeof(found) - 1);
-		if (length < 0)
-			continue;
-		found[length] = '\0';
-		if (!strcmp(found, path) && !close(fd))
-			count++;
-	}
+	for (fd = 3; fd < MOST_FILES; fd++)
+		count += is_of(fd, path) && !close(fd);
 	answer_number(call, "closed", count);
+}
+
+/*
+ * Maps a part of what the process has open of a path, by the first descriptor that has it. The
+ * library knows nothing of that, and leaves it.
+ */
+static void map_path(struct call *call)
+{
+	const char *path = word(call);
+	uint64_t offset = number(call), length = number(call);
+	void *at = MAP_FAILED;
+	int fd;
+
+	for (fd = 3; fd < MOST_FILES && at == MAP_FAILED; fd++)
+		if (is_of(fd, path))
+			at = mmap(NULL, length, PROT_READ | PROT_WRITE, MAP_SHARED, fd, offset);
+	answer_number(call, "address", at == MAP_FAILED ? 0 : (uintptr_t)at);
+}
+
+/* Whether a receive is not what "watch" expects of the n-th one. */
+static int incomplete(const VIP_CONTROL_SEGMENT *control, const uint8_t *data, uint64_t length,
+		      uint64_t n)
+{
+	uint64_t at;
+
+	if (control->Length != length || control->ImmediateData != n)
+		return 1;
+	for (at = 0; at < length; at++)
+		if (data[at] != (uint8_t)n)
+			return 1;
+	return 0;
 }
 
 /*
@@ -289,23 +330,153 @@ static void watch(struct call *call)
 	uint64_t stride = number(call);
 	uint8_t *data = address(call);
 	uint64_t length = number(call), count = number(call);
-	uint64_t until = now() + 20000000, wrong = 0, late = 0, n, at;
+	uint64_t until = now() + 1000 * PATIENCE, wrong = 0, late = 0, n;
 
 	for (n = 0; n < count && !late; n++) {
 		const VIP_CONTROL_SEGMENT *control = (const void *)(descriptor + n * stride);
-		const uint8_t *bytes = data + n * length;
 
 		while (!(__atomic_load_n(&control->Status, __ATOMIC_ACQUIRE) & VIP_STATUS_DONE))
 			if (now() > until) {
 				late = 1;
 				break;
 			}
-		wrong += control->Length != length || control->ImmediateData != n;
-		for (at = 0; at < length; at++)
-			wrong += bytes[at] != (uint8_t)n;
+		wrong += incomplete(control, data + n * length, length, n);
 	}
 	answer_number(call, "late", late);
 	answer_number(call, "wrong", wrong);
+}
+
+/*
+ * Posts copies of a descriptor, STRIDE bytes apart behind it, and itself as the first one. The
+ * pieces of the n-th copy lie n * LENGTH bytes behind its own, remote ones too, and n is the
+ * immediate data of a send; a receive has something else there.
+ */
+static void post_copies(struct call *call)
+{
+	void *vi = address(call);
+	int receive = number(call);
+	uint8_t *model = address(call);
+	uint64_t stride = number(call), length = number(call);
+	VIP_MEM_HANDLE handle = number(call);
+	uint64_t count = number(call), n;
+	VIP_RETURN result = VIP_SUCCESS;
+	VIP_DESCRIPTOR first = *(VIP_DESCRIPTOR *)model;
+	unsigned int piece;
+
+	for (n = 0; n < count && result == VIP_SUCCESS; n++) {
+		VIP_DESCRIPTOR *descriptor = (void *)(model + n * stride);
+
+		*descriptor = first;
+		descriptor->CS.ImmediateData = receive ? ~n : n;
+		for (piece = 0; piece < first.CS.SegCount && piece < 2; piece++)
+			descriptor->DS[piece].Local.Data.AddressBits += n * length;
+		result = receive ? VipPostRecv(vi, descriptor, handle) :
+				   VipPostSend(vi, descriptor, handle);
+	}
+	answer_number(call, "value", result);
+}
+
+/* Waits for so many descriptors of a queue; how many came, and how many of them had an error. */
+static void collect(struct call *call)
+{
+	void *vi = address(call);
+	int receive = number(call);
+	uint64_t count = number(call), errors = 0, n;
+	VIP_DESCRIPTOR *descriptor;
+
+	for (n = 0; n < count; n++) {
+		descriptor = NULL;
+		if (receive)
+			VipRecvWait(vi, PATIENCE, &descriptor);
+		else
+			VipSendWait(vi, PATIENCE, &descriptor);
+		if (!descriptor)
+			break;
+		errors += (descriptor->CS.Status & VIP_STATUS_ERROR_MASK) != 0;
+	}
+	answer_number(call, "taken", n);
+	answer_number(call, "errors", errors);
+}
+
+/* Takes what a completion queue gives; how many entries that were. */
+static void drain_cq(struct call *call)
+{
+	void *cq = address(call);
+	VIP_BOOLEAN receive;
+	VIP_VI_HANDLE vi;
+	uint64_t entries = 0;
+
+	while (VipCQDone(cq, &vi, &receive) == VIP_SUCCESS)
+		entries++;
+	answer_number(call, "entries", entries);
+}
+
+/*
+ * Takes entries of a completion queue, each with its descriptor at once, which has to be the next
+ * one of those STRIDE bytes apart, and complete as "watch" says.
+ */
+static void take_entries(struct call *call)
+{
+	void *cq = address(call);
+	uint8_t *next = address(call);
+	uint64_t stride = number(call);
+	uint8_t *data = address(call);
+	uint64_t length = number(call), count = number(call);
+	uint64_t until = now() + 1000 * PATIENCE, wrong = 0, late = 0, n;
+
+	for (n = 0; n < count && !late; n++) {
+		VIP_DESCRIPTOR *descriptor = NULL;
+		VIP_BOOLEAN receive = VIP_FALSE;
+		VIP_VI_HANDLE vi;
+
+		while (VipCQDone(cq, &vi, &receive) != VIP_SUCCESS && !late)
+			late = now() > until;
+		if (late)
+			break;
+		wrong += VipRecvDone(vi, &descriptor) != VIP_SUCCESS || !receive ||
+			 (uint8_t *)descriptor != next + n * stride ||
+			 incomplete((void *)(next + n * stride), data + n * length, length, n);
+	}
+	answer_number(call, "late", late);
+	answer_number(call, "wrong", wrong);
+}
+
+/*
+ * Posts a write of one word again and again, with another value each time, and looks into the
+ * memory of the target's process, which is on the same host, as soon as it is complete; how often
+ * the word was not there.
+ */
+static void write_and_look(struct call *call)
+{
+	void *vi = address(call);
+	VIP_DESCRIPTOR *descriptor = address(call);
+	VIP_MEM_HANDLE handle = number(call);
+	uint64_t *word_of_own = address(call);
+	int pid = number(call);
+	uint64_t count = number(call), late = 0, done = 0, found, n;
+	VIP_DESCRIPTOR first = *descriptor, *taken;
+	char path[32];
+	int memory;
+
+	snprintf(path, sizeof(path), "/proc/%d/mem", pid);
+	memory = open(path, O_RDONLY);
+	for (n = 1; n <= count && memory >= 0; n++) {
+		*descriptor = first;
+		*word_of_own = n;
+		if (VipPostSend(vi, descriptor, handle) != VIP_SUCCESS)
+			break;
+		while (VipSendDone(vi, &taken) == VIP_NOT_DONE)
+			;
+		if (pread(memory, &found, sizeof(found), first.DS[0].Remote.Data.AddressBits) !=
+		    sizeof(found))
+			break;
+		done += taken->CS.Status == (VIP_STATUS_DONE | VIP_STATUS_OP_RDMA_WRITE);
+		late += found != n;
+	}
+	if (memory >= 0)
+		close(memory);
+	answer_number(call, "done", done);
+	answer_number(call, "late", late);
 }
 
 static const struct command commands[] = {
@@ -314,8 +485,14 @@ static const struct command commands[] = {
 	{ "many", post_many },		/* VI RECEIVE DESCRIPTOR HANDLE COUNT */
 	{ "drain", drain },		/* VI RECEIVE */
 	{ "close", close_path },	/* PATH */
+	{ "map", map_path },		/* PATH OFFSET LENGTH */
 	{ "poll", poll_done },		/* VI RECEIVE MILLISECONDS */
 	{ "watch", watch },		/* DESCRIPTOR STRIDE DATA LENGTH COUNT */
+	{ "copies", post_copies },	/* VI RECEIVE DESCRIPTOR STRIDE LENGTH HANDLE COUNT */
+	{ "collect", collect },		/* VI RECEIVE COUNT */
+	{ "drain_cq", drain_cq },	/* CQ */
+	{ "entries", take_entries },	/* CQ DESCRIPTOR STRIDE DATA LENGTH COUNT */
+	{ "look", write_and_look },	/* VI DESCRIPTOR HANDLE WORD PID COUNT */
 	{ NULL, NULL },
 };
 

@@ -52,7 +52,7 @@ def _bytes(answer):
     return bytes.fromhex(_no_fault(answer)["bytes"])
 
 
-def _address(answer):
+def address(answer):
     assert answer["address"], "there is no memory"
     return answer["address"]
 
@@ -113,11 +113,11 @@ class Caller:
 
     def allocate(self, length):
         """The address of new memory, all zero."""
-        return self._order(_address, "allocate", length)
+        return self._order(address, "allocate", length)
 
     def allocate_runs(self, length):
         """As `allocate`, in huge pages, if the guest has them."""
-        return self._order(_address, "runs", length)
+        return self._order(address, "runs", length)
 
     def protect(self, address, length):
         """Let everybody who reads or writes there end the program."""

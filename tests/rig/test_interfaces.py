@@ -1,10 +1,14 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """The local ends of links in sysfs, with and without a host at the far end."""
 
+import errno
+
 import pytest
 from ntbrig import stack
 
+import sharing
 from frames import TRANSPORT, peer_id, wait_for_peers
+from sharing import MP
 
 pytestmark = pytest.mark.everywhere
 
@@ -71,3 +75,27 @@ def test_an_id_stays_the_same_and_is_used_once(boot):
     assert listed[0] == listed[1]
     assert len(listed[0]) == 2
     assert "00000000" not in listed[0]
+
+
+def test_a_process_hears_of_an_interface_that_is_new(boot):
+    """Its first wait finds that there may be some. An interface that has come back is new; one that
+    has gone is not."""
+    one = boot(hosts=2).hosts[0]
+    stack.load(one, modules=[*TRANSPORT[:-1], "mp_func_user"])
+    with sharing.Process(one) as process:
+        anything = {"flags": MP.WAIT_INTERFACE, "target": MP.INTERFACE_ANY, "mask": MP.EVENT_STATE}
+        hears = lambda deadline=sharing.PAST: process.call(
+            "WAIT", "mp_wait", **anything, deadline=deadline
+        ).events
+        assert hears() == MP.EVENT_STATE
+        for _ in range(2):
+            with sharing.fails(errno.ETIMEDOUT):
+                hears()
+            waiting = process.later("WAIT", "mp_wait", **anything, deadline=sharing.FOREVER)
+            assert not waiting.returned()
+            stack.load(one, modules=NTB)
+            assert waiting.result().events == MP.EVENT_STATE
+            stack.unload(one, modules=NTB)
+        for mask in (MP.EVENT_WINDOWS, MP.EVENT_STATE | MP.EVENT_WINDOWS):
+            with sharing.fails(errno.EINVAL):
+                process.call("WAIT", "mp_wait", **{**anything, "mask": mask}, deadline=sharing.PAST)

@@ -13,6 +13,7 @@ from ntbrig import stack
 from ntbrig.settings import PATIENCE, programs_dir
 from pximc import MODULES
 from sharing import FOREVER, MP, PAST, fails
+from tracing import usage
 
 pytestmark = pytest.mark.alone
 
@@ -59,19 +60,6 @@ def test_without_the_answer_of_the_other_host_wake_ups_get_lost(fabric):
     _, client = play(fabric, 0, "blind")
     print(client)
     assert client["lost"] == 1
-
-
-def usage(guest, pid):
-    """Processor time of all threads in clock ticks, and how often each was set aside."""
-    found = []
-    for task in guest.run(f"ls /proc/{pid}/task").out.split():
-        of_task = f"/proc/{pid}/task/{task}"
-        fields = guest.read(f"{of_task}/stat").rsplit(")", 1)[1].split()
-        lines = guest.read(f"{of_task}/status").splitlines()
-        switches = [line for line in lines if "ctxt_switches" in line]
-        assert len(switches) == 2, lines
-        found.append((task, fields[11:13], switches))
-    return found
 
 
 def test_sleepers_use_no_processor_time(fabric):

@@ -14,8 +14,8 @@ from ntbrig.settings import PATIENCE
 from places import all_ends, fabric
 from shell import INTACT, until
 from vipl import (
-    FOREVER, LEVELS, PAGE, RD, RECV, RR, SEND, SOON, STATUS, UD, Program, ViplError, ask, connect,
-    ends, fails, meet, says, stopped,
+    FOREVER, LEVELS, PAGE, RD, RECV, RR, SEND, SOON, STATUS, UD, Program, Side, ViplError, ask,
+    connect, ends, fails, meet, says, stopped,
 )  # fmt: skip
 
 LONG = os.environ.get("LONG") == "1"
@@ -797,6 +797,51 @@ def test_a_partition_is_told_at_once(fabric, ends):
         says(here, there, b"back again")
 
 
-def meets(side, other):
-    side.program.peer_request(side.vi, (side.host, b""), (other.host, b"x"))
+@pytest.mark.two_hosts(why="it cuts their link")
+def test_a_partition_that_is_not_told_takes_the_time_of_the_caller(fabric, ends):
+    """VI-NR-2, VI-CONN-20, VI-CONN-23, VI-PEER-8, VI-PEER-11: of a program with VIPL_PARTITIONS=0. Its
+    calls go on trying; a link that comes back in time is used."""
+    with Program(ends.guests[0], how=("env", "VIPL_PARTITIONS=0")) as program:
+        server = ends.side(1)
+        clients = {level: Side(program, ends.numbers[0], level) for level in LEVELS}
+        kept = {level: side.receive() for level, side in clients.items()}
+        serving = Side(program, ends.numbers[0])
+        held, asking = ask(serving, server)
+        found, other = ask(serving, server.another())
+        with unplugged(fabric):
+            for level, side in clients.items():
+                requests = (
+                    lambda: side.program.request(
+                        side.vi, (side.host, b""), (server.host, b"x"), BRIEF
+                    ),
+                    lambda: meets(side, server, BRIEF),
+                )
+                for ask_for in requests:
+                    begun = time.monotonic()
+                    with fails("TIMEOUT"):
+                        ask_for()
+                    assert time.monotonic() - begun >= BRIEF / 1000
+                    assert side.state() == "IDLE"
+                    assert side.program.query(side.vi).recv_empty is False
+            with fails("TIMEOUT"):
+                program.accept(held.conn, serving.vi)
+            assert serving.state() == "IDLE"
+            program.reject(found.conn)
+            for request in (asking, other):
+                with fails("NOT_REACHABLE"):
+                    request.result()
+            here, there = clients[RD], server.another()
+            program.peer_request(here.vi, (here.host, b""), (there.host, b"late"), FOREVER)
+            program.until_asleep()
+            with fails("NOT_DONE"):
+                program.peer_done(here.vi)
+        there.program.peer_request(there.vi, (there.host, b""), (here.host, b"late"))
+        for side in (here, there):
+            side.program.peer_wait(side.vi)
+        there.send(b"it was worth it")
+        assert here.wait(RECV).descriptor == kept[RD]
+
+
+def meets(side, other, timeout=SOON):
+    side.program.peer_request(side.vi, (side.host, b""), (other.host, b"x"), timeout)
     collected(side)

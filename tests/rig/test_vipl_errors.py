@@ -17,7 +17,7 @@ from sharing import MP, pinned, wait_until_unpinned
 from shell import INTACT, until
 from vipl import (
     ERRORS, LEVELS, PAGE, RD, RECV, RESOURCES, RR, SEND, STATES, STATUS, UD, Program, Segment, Side,
-    FUNCTIONS, ask, connect, ends, fails, meet, says, stopped,
+    FUNCTIONS, ask, connect, descriptor, ends, fails, meet, says, stopped,
 )  # fmt: skip
 
 WRITE, READ, IMMEDIATE = 1, 2, 4
@@ -699,6 +699,42 @@ def test_memory_that_is_deregistered_under_load_is_not_touched(ends):
     assert errors.pop(0) in ({"RDMA_PROT"}, {"RDMA_PROT", "PARTIAL"})
     assert errors == [FLUSHED] * len(errors)
     assert server.told(2) == ["RDMAW_PROT", LOST]
+
+
+@pytest.mark.parametrize("rounds", (4, pytest.param(200, marks=pytest.mark.long)))
+def test_memory_that_is_deregistered_while_it_is_written_is_used_again(ends, rounds):
+    """VI-MEM-12, VI-MEM-11: in the middle of remote writes that go on, then unmapped, and mapped again
+    for something else, which stays as it is."""
+    size, count = 0x10000, 300
+    server, client = ends.connected(UD, size=size)
+    program = server.program
+    client.program.write(client.data, b"\xa5" * 64)
+    piece = [client.part(0, size)]
+    for _ in range(rounds):
+        room = program.allocate(size)
+        region = program.register(server.nic, room, size, server.ptag, 1, 1)
+        model = descriptor(piece, WRITE, length=size, remote=Segment(room, region, 0))
+        client.program.write(client.base, model)
+        # All of them from and to the same place.
+        copies = (64, 0, client.memory, count)
+        client.program.post_copies(client.vi, SEND, client.base, *copies)
+        collecting = client.program.later.collect(client.vi, SEND, count)
+        until(lambda: program.read(room, 1) == b"\xa5")
+        told = len(server.reports())
+        program.deregister(server.nic, room, region)
+        program.unmap(room, size)
+        again = program.allocate(size)
+        assert again == room, "other memory than before"
+        program.fill(again, size, 4)
+        assert collecting.result() == (count, 0)
+        server.receive(0, 64)
+        client.send(b"behind them", 0x1000)
+        assert (server.wait(RECV).errors, client.wait(SEND).errors) == (set(), set())
+        assert program.check(again, size, 4) == INTACT
+        # Not all of them had come before.
+        assert len(server.told(told + 1)) > told
+        program.unmap(again, size)
+    assert set(server.told(1)) == {"RDMAW_PROT"}
 
 
 # --- memory that is unmapped too early

@@ -10,13 +10,21 @@ from ntbrig import stack
 from ntbrig import vipl as programs
 from ntbrig.settings import MIB, PATIENCE
 from pximc import MODULES
-from vipl import all_ends, ask, connect, ends, fails, memory_left, says
+from shell import INTACT
+from vipl import (
+    PAGE, RECV, RR, SEND, all_ends, ask, connect, descriptor, ends, fails, memory_left, says, stopped,
+)  # fmt: skip
 
 SECONDS = 400
 # VIs that a NIC tells.
 MOST = 960
 # Bytes: less than any window of a connection, and so few that connections share them.
 TOO_LITTLE, SHORT = 0x3000, 0x2_0000
+# Enough for twelve trunks, and still short.
+FOR_TWELVE = 0x3_F000
+# Milliseconds that the largest transfer may take.
+LARGE = 120_000
+WRITE, READ = 1, 2
 CLIENT, SERVER = range(2)
 
 
@@ -119,3 +127,97 @@ def test_connections_share_what_is_short_at_one_host(fabric, ends, short):
             for one, other in pairs:
                 says(one, other, b"here")
                 says(other, one, b"there")
+
+
+# --- the most of everything, in lanes
+
+
+@contextmanager
+def lanes(fabric):
+    """Inside, connections share what memory there is."""
+    with left(fabric, SERVER, SHORT), left(fabric, CLIENT, SHORT):
+        yield
+
+
+def copies(side, queue, count, piece, **fields):
+    """Post so many descriptors of one piece of the data, which lie at the begin of the memory."""
+    side.program.write(side.base, descriptor([side.part(0, piece)], **fields))
+    side.program.post_copies(side.vi, queue, side.base, 64, 0, side.memory, count)
+
+
+def test_the_largest_transfer_goes_through_a_lane(fabric, ends):
+    """VI-LIM-6, VI-LIM-5: as a message, a write and a read."""
+    with lanes(fabric):
+        most = ends.program(0).nic_attributes(ends.side(0).nic).transfer
+        assert most == 16 * MIB
+        server, client = ends.connected(RR, size=most, pages=8 + most // PAGE)
+        for n, control in enumerate((0, WRITE, READ)):
+            own, other = (server, client) if control == READ else (client, server)
+            own.program.fill(own.data, most, n)
+            receive = server.receive(0, most) if not control else None
+            remote = server.part(0, 0) if control else None
+            client.post(SEND, [client.part(0, most)], control=control, remote=remote)
+            done = client.wait(SEND, LARGE)
+            assert (done.errors, done.length) == (set(), most)
+            if receive:
+                assert server.wait(RECV).descriptor == receive
+            assert other.program.check(other.data, most, n) == INTACT
+
+
+@pytest.mark.parametrize("control", (0, WRITE, READ))
+def test_queues_of_lanes_hold_as_many_descriptors_as_a_nic_tells(fabric, ends, control):
+    """VI-LIM-6: messages, writes and reads. All of them wait at once for a partner that is stopped, and
+    all are complete afterwards."""
+    with lanes(fabric):
+        most = ends.program(0).nic_attributes(ends.side(0).nic).descriptors
+        server, client = ends.connected(RR, pages=8 + most * 64 // PAGE)
+        for side in (server, client):
+            side.data = side.base + most * 64
+        remote = server.part(64, 0) if control else None
+        if not control:
+            copies(server, RECV, most, 64)
+        with stopped(server.program):
+            copies(client, SEND, most, 64, control=control, remote=remote)
+            with fails("NOT_DONE"):
+                client.done(SEND)
+            assert (client.state(), client.reports()) == ("CONNECTED", [])
+        assert client.program.collect(client.vi, SEND, most) == (most, 0)
+        if not control:
+            assert server.program.collect(server.vi, RECV, most) == (most, 0)
+
+
+def test_a_completion_queue_is_filled_by_lanes(fabric, ends):
+    """VI-LIM-6: with as many entries as a NIC tells, of VIs whose queues are full."""
+    with lanes(fabric):
+        told = ends.program(0).nic_attributes(ends.side(0).nic)
+        server = ends.side(SERVER, RR, recv_cq=told.cq_entries, pages=8 + told.descriptors * 64 // PAGE)
+        client = ends.side(CLIENT, RR, pages=8 + told.descriptors * 64 // PAGE)
+        pairs = [(server.another(), client.another())]
+        while len(pairs) * told.descriptors < told.cq_entries:
+            pairs.append((server.another(), client.another()))
+        for there, here in pairs:
+            connect(there, here)
+            # Without data, and without a place of its own for each.
+            there.program.post_many(there.vi, RECV, there.base, there.memory, told.descriptors)
+            here.program.post_many(here.vi, SEND, here.base, here.memory, told.descriptors)
+            count = told.descriptors
+            assert here.program.collect(here.vi, SEND, count) == (count, 0)
+            # Their entries stay.
+            assert there.program.count(there.vi, RECV) == (0, count)
+        cq = server.cqs["recv_cq"]
+        assert server.program.count_entries(cq) == told.cq_entries
+        assert server.errors.calls() == []
+
+
+def test_several_nic_handles_have_trunks_of_their_own(fabric, ends):
+    """VI-LIM-6: each with connections to each of the other program, and all of them at once."""
+    servers, clients = [ends.side(SERVER) for _ in range(3)], [ends.side(CLIENT) for _ in range(4)]
+    with left(fabric, SERVER, FOR_TWELVE), left(fabric, CLIENT, FOR_TWELVE):
+        pairs = []
+        for server in servers:
+            for client in clients:
+                pairs.append((server.another(), client.another()))
+                connect(*pairs[-1])
+        for n, (one, other) in enumerate(pairs):
+            says(one, other, b"from %d" % n)
+            says(other, one, b"to %d" % n)

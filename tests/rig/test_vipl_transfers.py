@@ -11,8 +11,8 @@ from ntbrig.settings import PATIENCE
 from places import all_ends, fabric
 from shell import INTACT, until
 from vipl import (
-    LEVELS, PAGE, RD, RECV, RR, SEND, STATUS, UD, Segment, ViplError, connect, ends, fails,
-    stopped,
+    LEVELS, PAGE, RD, RECV, RR, SEND, STATUS, UD, Segment, ViplError, connect, descriptor, ends,
+    fails, stopped,
 )  # fmt: skip
 
 IMMEDIATE, FENCE = 4, 8
@@ -189,16 +189,19 @@ def test_the_longest_transfer_of_an_interface_arrives(ends):
     assert client.wait(SEND).errors == {"LENGTH"}
 
 
-def test_a_posted_descriptor_that_changes_is_safe(ends):
+@pytest.mark.parametrize("count", (40, pytest.param(2000, marks=pytest.mark.long)))
+def test_a_posted_descriptor_that_changes_is_safe(ends, count):
     """VI-DESC-21: whatever a program stores into one that is posted, and while it is used, it comes
     back, and nothing but its own pieces is touched."""
     server, client = ends.connected(UD)
     server.program.write(server.data + 0x1000, GUARD * 64)
     at = server.slot()
     # SegCount and Control, and the length of its piece.
-    for offset, byte in ((12, 0), (12, 1), (44, 0), (44, 8)):
-        server.program.later.storm(at + offset, 1, byte, 1500)
-    for n in range(12):
+    storms = [
+        server.program.later.storm(at + offset, 1, byte, 40 * count)
+        for offset, byte in ((12, 0), (12, 1), (44, 0), (44, 8))
+    ]
+    for n in range(count):
         server.post(RECV, [server.part(0, 8)], at=at)
         client.send(b"%08d" % n)
         assert client.wait(SEND).status == DONE
@@ -207,6 +210,8 @@ def test_a_posted_descriptor_that_changes_is_safe(ends):
         assert done.errors or server.bytes(0, 8) == b"%08d" % n
         assert server.state() == "CONNECTED"
     assert server.bytes(0x1000, 64) == GUARD * 64
+    for storm in storms:
+        storm.result(120)
     server.receive(0, 8)
     client.send(b"12345678")
     assert (server.wait(RECV).errors, server.bytes(0, 8)) == (set(), b"12345678")
@@ -215,20 +220,70 @@ def test_a_posted_descriptor_that_changes_is_safe(ends):
 # --- work queues
 
 
-def test_a_reader_that_spins_sees_whole_completions(ends):
-    """VI-DESC-14, VI-CQ-14: as soon as a descriptor is done, all of it and its data are there, for a
-    thread that calls nothing and looks at memory."""
-    server, client = ends.connected(RD)
-    count, length = 60, 1000
-    posted = [server.receive(n * length, length) for n in range(count)]
-    stride = posted[1] - posted[0]
-    seen = server.program.later.watch(posted[0], stride, server.data, length, count)
-    for n in range(count):
-        client.send(bytes([n]) * length, 0x10000 + n % 8 * 1024, control=IMMEDIATE, immediate=n)
-        if n % 8 == 7:
-            for _ in range(8):
-                assert client.wait(SEND).errors == set()
-    assert seen.result() == (0, 0)
+# Receives of one round, and how far apart their descriptors are; bytes of each message.
+ROUND, STRIDE, MESSAGE = 1000, 64, 64
+
+
+def posts_a_round(sender, receiver):
+    """Post receives for messages of which each byte is the message's number; where they are, and what
+    sends them."""
+    at, data = receiver.base, receiver.data
+    # With more room than is needed, so that nothing in it is as it will be.
+    room = MESSAGE + 4
+    model = descriptor([Segment(data, receiver.memory, room)], length=room)
+    receiver.program.write(at, model)
+    receiver.program.fill(data, ROUND * MESSAGE, 1)
+    copies = (STRIDE, MESSAGE, receiver.memory, ROUND)
+    receiver.program.post_copies(receiver.vi, RECV, at, *copies)
+    model = descriptor([Segment(sender.data, sender.memory, MESSAGE)], IMMEDIATE, length=MESSAGE)
+    sender.program.write(sender.base, model)
+
+    def send():
+        copies = (STRIDE, MESSAGE, sender.memory, ROUND)
+        sender.program.post_copies(sender.vi, SEND, sender.base, *copies)
+        assert sender.program.collect(sender.vi, SEND, ROUND) == (ROUND, 0)
+
+    return (at, STRIDE, data, MESSAGE, ROUND), send
+
+
+# Pages of a side that a round is in: descriptors, and data behind them.
+DESCRIPTORS, PAGES = -(-ROUND * STRIDE // PAGE), 64
+
+
+def rounds_of(sides):
+    """Give sides room for rounds."""
+    for side in sides:
+        side.data = side.base + DESCRIPTORS * PAGE
+    sides[1].put(0, b"".join(bytes([n & 255]) * MESSAGE for n in range(ROUND)))
+    return sides
+
+
+@pytest.mark.parametrize("rounds", (2, pytest.param(100, marks=pytest.mark.long)))
+@pytest.mark.parametrize("level", (RD, RR))
+def test_a_reader_that_spins_sees_whole_completions(ends, level, rounds):
+    """VI-DESC-14: as soon as a descriptor is done, all of it and its data are there, for a thread that
+    calls nothing and looks at memory."""
+    server, client = rounds_of(ends.connected(level, pages=PAGES))
+    for _ in range(rounds):
+        receives, send = posts_a_round(client, server)
+        seen = server.program.later.watch(*receives)
+        send()
+        assert seen.result() == (0, 0)
+        assert server.program.collect(server.vi, RECV, ROUND) == (ROUND, 0)
+
+
+@pytest.mark.parametrize("rounds", (2, pytest.param(100, marks=pytest.mark.long)))
+@pytest.mark.parametrize("level", (RD, RR))
+def test_whoever_sees_an_entry_gets_the_whole_completion(ends, level, rounds):
+    """VI-CQ-14: the descriptor of the queue that the entry names, with all that it says and its data."""
+    sides = ends.pair(level, server={"recv_cq": ROUND}, pages=PAGES)
+    connect(*sides)
+    server, client = rounds_of(sides)
+    for _ in range(rounds):
+        receives, send = posts_a_round(client, server)
+        seen = server.program.later.take_entries(server.cqs["recv_cq"], *receives)
+        send()
+        assert seen.result() == (0, 0)
 
 
 @pytest.mark.parametrize("level", LEVELS)
@@ -604,6 +659,20 @@ def test_reads_and_writes_of_all_sizes(ends, level, length):
     assert server.done(RECV) is None
 
 
+def test_success_with_reliable_reception_is_seen_at_once(ends):
+    """VI-REL-3: by whoever looks into the target's memory in the moment in which a write is complete,
+    without the library. Where both programs are on one host: nobody else can look so soon."""
+    if not ends.need_no_link:
+        pytest.skip("looks into the memory of a process of the same host")
+    server, client = ends.connected(RR)
+    at, count = client.slot(), 2000
+    model = descriptor([client.part(0, 8)], WRITE, length=8, remote=server.part(0x100, 0))
+    client.program.write(at, model)
+    look = client.program.write_and_look
+    done = look(client.vi, at, client.memory, client.data, server.program.pid, count)
+    assert done == (count, 0)
+
+
 def test_success_with_reliable_reception_waits_for_the_target(ends):
     """VI-REL-3: a process that does nothing has nothing in its memory yet."""
     server, client = ends.connected(RR)
@@ -669,3 +738,39 @@ def test_enables_change_under_load(ends):
     assert slots.count(b"written!") + refused == count
     assert 0 < refused < count
     assert server.told(refused) == ["RDMAW_PROT"] * refused
+
+
+def pieces(side):
+    """What the messages of a round have brought, one by one."""
+    found = side.bytes(0, ROUND * MESSAGE)
+    return [found[at : at + MESSAGE] for at in range(0, len(found), MESSAGE)]
+
+
+@pytest.mark.parametrize("rounds", (2, pytest.param(100, marks=pytest.mark.long)))
+def test_enables_change_while_writes_follow_each_other(ends, rounds):
+    """VI-ATTR-5, VI-RDMA-5: each of a thousand is done as a whole or refused as a whole, while the
+    region and its tag stay as they are."""
+    server, client = rounds_of(ends.connected(UD, pages=PAGES))
+    program, done = server.program, 0
+    for _ in range(rounds):
+        program.fill(server.data, ROUND * MESSAGE, 1)
+        before = pieces(server)
+        here = Segment(client.data, client.memory, MESSAGE)
+        there = Segment(server.data, server.memory, 0)
+        model = descriptor([here], WRITE, length=MESSAGE, remote=there)
+        client.program.write(client.base, model)
+        copies = (STRIDE, MESSAGE, client.memory, ROUND)
+        client.program.post_copies(client.vi, SEND, client.base, *copies)
+        collecting = client.program.later.collect(client.vi, SEND, ROUND)
+        while not collecting.returned():
+            for write in (0, 1):
+                program.set_memory(server.nic, server.base, server.memory, server.ptag, write)
+        assert collecting.result() == (ROUND, 0)
+        server.receive(ROUND * MESSAGE)
+        client.send(b"after it", ROUND * MESSAGE)
+        assert (server.wait(RECV).errors, client.wait(SEND).errors) == (set(), set())
+        for n, found in enumerate(pieces(server)):
+            assert found in (before[n], bytes([n & 255]) * MESSAGE)
+            done += found != before[n]
+    assert 0 < done < rounds * ROUND
+    assert set(server.told(1)) == {"RDMAW_PROT"}

@@ -199,6 +199,34 @@ class Functions(shell.Caller):
         much was not there then."""
         return self._order(_watched, "watch", descriptor, stride, data, length, count)
 
+    def post_copies(self, vi, queue, model, stride, length, handle, count):
+        """Post so many copies of a descriptor, with pieces that lie so many bytes further on each;
+        its number is its immediate data."""
+        name = "VipPostRecv" if queue else "VipPostSend"
+        words = (vi, queue, model, stride, length, handle, count)
+        return self._order(_succeeded(name), "copies", *words)
+
+    def collect(self, vi, queue, count):
+        """Wait for so many descriptors: how many came, and how many of them had an error."""
+        return self._order(_collected, "collect", vi, queue, count)
+
+    def take_entries(self, cq, descriptor, stride, data, length, count):
+        """Take entries with their descriptors, one behind the other: as `watch`."""
+        return self._order(_watched, "entries", cq, descriptor, stride, data, length, count)
+
+    def count_entries(self, cq):
+        """Take what a completion queue has: how many entries that were."""
+        return self._order(lambda answer: answer["entries"], "drain_cq", cq)
+
+    def write_and_look(self, vi, descriptor, handle, word, pid, count):
+        """Write a word into the memory of a process of the same host, and look there as soon as it
+        is complete: how often it has succeeded, and how often the word was not there."""
+        return self._order(_looked, "look", vi, descriptor, handle, word, pid, count)
+
+    def map_path(self, path, offset, length):
+        """Map a part of what the process has open of a path; the library does not know of it."""
+        return self._order(shell.address, "map", path, offset, length)
+
     def close_path(self, path):
         """Close what the process has open of a path: how many descriptors that were."""
         return self._order(lambda answer: answer["closed"], "close", path)
@@ -234,6 +262,14 @@ def _counted(answer):
 
 def _watched(answer):
     return answer["late"], answer["wrong"]
+
+
+def _collected(answer):
+    return answer["taken"], answer["errors"]
+
+
+def _looked(answer):
+    return answer["done"], answer["late"]
 
 
 def _polled(answer):

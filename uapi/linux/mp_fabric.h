@@ -134,6 +134,7 @@ struct mp_info {
 #define MP_FEATURE_FILL_ANY	0x800	/* MP_FILL_READ, and memory of a process that is no whole pages */
 #define MP_FEATURE_STORE	0x1000	/* MP_IOC_SESSION_STORE, MP_INTERFACE_ROUTED */
 #define MP_FEATURE_NAMES	0x2000	/* names of segments, events and ports */
+#define MP_FEATURE_ARRIVALS	0x4000	/* MP_INTERFACE_ANY */
 
 /*
  * A status word is an aligned __u64 that tells the state of a connection, queue or session of
@@ -195,7 +196,8 @@ struct mp_interface {
 /*
  * MP_IOC_WAIT: waits until an event of the mask is there, and takes what can be
  * taken. With MP_WAIT_INTERFACE the target is an interface, whose first wait in a
- * context finds both its events.
+ * context finds both its events; or MP_INTERFACE_ANY, which has MP_EVENT_STATE
+ * whenever an interface is added, and at the first wait.
  *
  * ENOENT: no such object; also if it is closed meanwhile. ENODEV: no such interface.
  * ETIMEDOUT. ENOTCONN: a session without a partner, and the mask has none of PAIRED, REQUEST
@@ -212,6 +214,7 @@ struct mp_wait {
 };
 
 #define MP_WAIT_INTERFACE	0x1
+#define MP_INTERFACE_ANY	0	/* as a target: no interface has this id */
 #define MP_WAIT_ONE		0x2	/* only the most important: CLOSED, DOWN, SIGNAL */
 
 /*

@@ -20,8 +20,8 @@ extern "C-unwind" {
 /// How long to sleep, and what ends that earlier: one of the descriptors can be read.
 #[derive(Clone, Copy, Debug)]
 pub struct Nap {
-    /// At most; to the next millisecond.
-    pub time: Duration,
+    /// At most, to the next millisecond; nothing if that has no end.
+    pub time: Option<Duration>,
     /// Open as long as it is slept.
     pub fds: [RawFd; 2],
 }
@@ -38,8 +38,10 @@ impl Nap {
             events: libc::POLLIN,
             revents: 0,
         });
-        let milliseconds = self.time.as_micros().div_ceil(1000);
-        let milliseconds = libc::c_int::try_from(milliseconds).unwrap_or(libc::c_int::MAX);
+        let milliseconds = self.time.map(|time| time.as_micros().div_ceil(1000));
+        let milliseconds = milliseconds.map_or(-1, |milliseconds| {
+            libc::c_int::try_from(milliseconds).unwrap_or(libc::c_int::MAX)
+        });
         let before = errno();
         // SAFETY: The array is there until it returns.
         unsafe { poll_or_end(fds.as_mut_ptr(), 2, milliseconds) };
@@ -61,7 +63,7 @@ mod tests {
     fn nap(milliseconds: u64) -> Nap {
         // Nobody wakes it.
         let fds = [-1; 2];
-        let time = Duration::from_millis(milliseconds);
+        let time = Some(Duration::from_millis(milliseconds));
         Nap { time, fds }
     }
 
@@ -79,13 +81,12 @@ mod tests {
     fn a_descriptor_that_can_be_read_ends_a_sleep() {
         let (reader, writer) = std::io::pipe().unwrap();
         drop(writer);
-        let nap = Nap {
-            fds: [-1, reader.as_raw_fd()],
-            ..nap(60_000)
-        };
+        let fds = [-1, reader.as_raw_fd()];
         let begun = Instant::now();
-        // SAFETY: Nobody cancels this thread.
-        unsafe { nap.sleep_or_end() };
+        for time in [nap(60_000).time, None] {
+            // SAFETY: Nobody cancels this thread.
+            unsafe { Nap { time, fds }.sleep_or_end() };
+        }
         assert!(begun.elapsed() < Duration::from_secs(30));
     }
 

@@ -290,9 +290,15 @@ impl Worker {
     /// What is waited for: a target, flags, whether it is there, and all of its events.
     fn target(&mut self, at: usize) -> (u32, u32, bool, u32) {
         if self.random().one_in(3) {
-            let (interface, is_there) = self.an_interface();
-            let events = MP_EVENT_STATE | MP_EVENT_WINDOWS;
-            (interface, MP_WAIT_INTERFACE, is_there, events)
+            match self.an_interface() {
+                (MP_INTERFACE_ANY, _) => {
+                    (MP_INTERFACE_ANY, MP_WAIT_INTERFACE, true, MP_EVENT_STATE)
+                }
+                (interface, is_there) => {
+                    let events = MP_EVENT_STATE | MP_EVENT_WINDOWS;
+                    (interface, MP_WAIT_INTERFACE, is_there, events)
+                }
+            }
         } else if let (Some(thing), false) = (self.a_thing(at), self.random().one_in(2)) {
             (thing.handle, 0, true, thing.events())
         } else {

@@ -24,6 +24,13 @@ const SELF: &str = "/sys/kernel/mp/self";
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct InterfaceId(pub u32);
 
+impl InterfaceId {
+    /// None of them. To wait for it is to wait for one that is added:
+    /// [`STATE`](EventMask::STATE), which the first wait of a context finds. A kernel without
+    /// `MP_FEATURE_ARRIVALS` does not know of it.
+    pub const ANY: Self = Self(sys::MP_INTERFACE_ANY);
+}
+
 impl fmt::Display for InterfaceId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
@@ -185,7 +192,7 @@ impl<D: Device> Fabric<D> {
             if left.is_some_and(|left| left.is_zero()) {
                 return Err(Error::NoInterface(Subject::AnyInterface));
             }
-            // No event tells of an interface that is new.
+            // The events of interfaces are their other users' of this context.
             thread::sleep(left.map_or(LOOK_AGAIN, |left| left.min(LOOK_AGAIN)));
         }
     }

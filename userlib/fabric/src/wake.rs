@@ -2,9 +2,9 @@
 
 //! What a thread sleeps on that others wake, beside events of the kernel.
 
-use crate::Result;
+use crate::{Deadline, Result};
 use rustix::{
-    event::{eventfd, EventfdFlags},
+    event::{eventfd, EventfdFlags, PollFd, PollFlags},
     fd::{AsFd, BorrowedFd, OwnedFd},
     io,
 };
@@ -33,6 +33,13 @@ impl Wake {
     /// Read it; whether it was readable.
     pub fn read(&self) -> bool {
         io::read(&self.0, &mut [0; 8]).is_ok()
+    }
+
+    /// Sleep until somebody rings, or until the deadline. The caller reads it and looks again,
+    /// whatever has ended the sleep.
+    pub fn sleep(&self, deadline: Deadline) {
+        // A signal handler that has run ends it as well.
+        let _ = deadline.poll(&mut [PollFd::new(&self.0, PollFlags::IN)]);
     }
 }
 

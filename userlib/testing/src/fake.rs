@@ -94,6 +94,16 @@ impl World {
         self.change(|state| state.remove(link, host));
     }
 
+    /// Add the local end of a link again.
+    pub fn add(&self, link: usize, host: Host) {
+        self.change(|state| state.add(link, host));
+    }
+
+    /// Whether contexts are told of interfaces that are added. They are at first.
+    pub fn set_tells_arrivals(&self, tells: bool) {
+        self.lock().tells_arrivals = tells;
+    }
+
     /// Free bytes for windows.
     pub fn free(&self, link: usize, host: Host) -> u64 {
         self.lock().links[link].free[host as usize]

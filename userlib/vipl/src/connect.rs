@@ -41,14 +41,11 @@ use mp_fabric::{
 };
 use mp_queue_pair::provider::{window, Service, NEWS, WINDOW};
 use posts::Posts;
-use rustix::{
-    event::{poll, PollFd, PollFlags, Timespec},
-    fd::{AsFd, BorrowedFd},
-};
+use rustix::fd::{AsFd, BorrowedFd};
 use std::{
     fmt,
     ops::RangeInclusive,
-    sync::{Arc, Mutex},
+    sync::{Arc, Mutex, Weak},
     time::Duration,
 };
 
@@ -56,7 +53,9 @@ use std::{
 const PROTOCOL: u32 = 0x5649_4131;
 /// How long the other side's library may take, once both sides have said yes.
 const HANDSHAKE: Duration = Duration::from_secs(5);
-/// How often a server that waits looks for interfaces that have come up.
+/// How often one that waits for partners looks at interfaces again of which nothing tells: one that
+/// is new, where the kernel does not tell of those, and one on which it cannot wait for want of
+/// something that others have.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
 /// Why a server rejects: its program has said so, or the client is none of this library.
 const REJECTED: u32 = 1;
@@ -89,12 +88,15 @@ pub(crate) struct Serial {
     lane: u32,
 }
 
-/// An attempt to connect a VI, or what has come of it.
+/// An attempt to connect a VI, or what has come of it. Whoever waits for it sleeps in the kernel, on
+/// one of its sessions, or on one of `wakes`.
 pub(crate) struct Attempt<D: Device> {
     /// Changes whenever one begins or is given up.
     serial: u64,
     /// Closing them ends the attempt.
     sessions: Vec<Arc<Session<D>>>,
+    /// What else is rung when it is given up.
+    wakes: Vec<Weak<Wake>>,
     peer: Option<Peer>,
 }
 
@@ -109,6 +111,7 @@ impl<D: Device> Default for Attempt<D> {
         Attempt {
             serial: 0,
             sessions: Vec::new(),
+            wakes: Vec::new(),
             peer: None,
         }
     }
@@ -119,11 +122,25 @@ impl<D: Device> Attempt<D> {
     pub(crate) fn cancel(&mut self) {
         self.serial += 1;
         self.peer = None;
+        self.close_sessions();
+        for wake in self.wakes.drain(..).filter_map(|wake| wake.upgrade()) {
+            wake.ring();
+        }
+    }
+
+    fn close_sessions(&mut self) {
         for session in self.sessions.drain(..) {
             // What has ended by itself needs nothing.
             let _ = session.close();
         }
     }
+}
+
+/// How long one may sleep that waits for partners; nothing if that has no end.
+fn nap(deadline: Deadline, is_told: bool) -> Option<Duration> {
+    let most = (!is_told).then_some(LOOK_AGAIN);
+    let left = deadline.remaining();
+    most.into_iter().chain(left).min()
 }
 
 /// The name of an endpoint: host address, then discriminator.
@@ -151,6 +168,15 @@ fn introduced(data: &[u8]) -> Option<(Told, NetAddress)> {
 impl<D: Device> NicShared<D> {
     fn local(&self) -> HostAddress {
         self.attributes.local_address
+    }
+
+    /// What a server is told that cannot answer a client: of a NIC that does not tell of
+    /// partitions, that the client has gone (VI-NR-2).
+    fn told(&self, error: Error) -> Error {
+        match error {
+            Error::NotReachable if !self.tells_partitions => Error::Timeout,
+            other => other,
+        }
     }
 
     /// Bytes of a window of a connection over an interface.
@@ -233,7 +259,8 @@ impl<D: Device> Nic<D> {
             name: name(nic.local(), &local.discriminator),
             deadline,
             sessions: Vec::new(),
-            wake: Wake::new()?,
+            wake: nic.arrivals.enter()?,
+            is_told: false,
         })
     }
 }
@@ -244,7 +271,9 @@ pub struct Server<D: Device = CharDevice> {
     name: Vec<u8>,
     deadline: Deadline,
     sessions: Vec<Posted<D>>,
-    wake: Wake,
+    wake: Arc<Wake>,
+    /// Whether something wakes it whatever happens.
+    is_told: bool,
 }
 
 /// A session that a server waits with.
@@ -266,10 +295,12 @@ impl<D: Device> Server<D> {
     /// Look whether a client has asked, or it is too late; nothing if there is time to
     /// [sleep](Self::nap).
     pub fn look(&mut self) -> Option<Result<Request<D>>> {
-        self.wake.read();
         let nic = Arc::clone(&self.nic);
-        if let Err(error) = nic.must_be_open().and_then(|()| self.post(&nic)) {
-            return Some(Err(error));
+        let ready = nic.arrivals.take(&nic.fabric, &self.wake);
+        let ready = ready.and_then(|tells| nic.must_be_open().map(|()| tells));
+        match ready.and_then(|tells| Ok(self.post(&nic)? && tells)) {
+            Ok(is_told) => self.is_told = is_told,
+            Err(error) => return Some(Err(error)),
         }
         if let Some(request) = self.take(&nic) {
             return Some(request);
@@ -278,23 +309,21 @@ impl<D: Device> Server<D> {
         is_late.then_some(Err(Error::Timeout))
     }
 
-    /// How long it may sleep before it looks again, and what wakes it earlier.
-    pub fn nap(&self) -> (Duration, [BorrowedFd<'_>; 2]) {
-        let left = self.deadline.remaining();
-        let nap = left.map_or(LOOK_AGAIN, |left| left.min(LOOK_AGAIN));
-        (nap, [self.wake.as_fd(), self.nic.ending().as_fd()])
+    /// How long it may sleep before it looks again, nothing if that has no end, and what wakes it
+    /// earlier.
+    pub fn nap(&self) -> (Option<Duration>, [BorrowedFd<'_>; 2]) {
+        let nap = nap(self.deadline, self.is_told);
+        (nap, [self.wake.as_fd(), self.nic.arrivals.as_fd()])
     }
 
     fn sleep(&self) {
-        let (nap, fds) = self.nap();
-        let mut fds = fds.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN));
-        let nap = Timespec::try_from(nap).ok();
-        // It looks again, whatever has ended the wait.
-        let _ = poll(&mut fds, nap.as_ref());
+        let time = nap(self.deadline, self.is_told);
+        self.nic.arrivals.sleep(&self.wake, time);
     }
 
-    /// Wait on interfaces on which it does not yet, with windows and without.
-    fn post(&mut self, nic: &Arc<NicShared<D>>) -> Result<()> {
+    /// Wait on interfaces on which it does not yet, with windows and without; false if something
+    /// is missing for that which nothing tells of.
+    fn post(&mut self, nic: &Arc<NicShared<D>>) -> Result<bool> {
         let over = |session: &Session<D>| {
             let events = session.state().map(|state| state.events);
             events.map_or(true, |e| e.intersects(EventMask::CLOSED | EventMask::DOWN))
@@ -335,7 +364,7 @@ impl<D: Device> Server<D> {
         }
         match failed {
             Some(error) if self.sessions.is_empty() => Err(error.into()),
-            _ => Ok(()),
+            failed => Ok(failed.is_none()),
         }
     }
 
@@ -368,8 +397,12 @@ impl<D: Device> Server<D> {
                     };
                     return Some(Request::new(nic, pending, told, address));
                 }
-                // It is over with that, and is posted again.
-                None => drop(session.reject(id, UNKNOWN, &[])),
+                // It is over with that, and is posted again by the next look.
+                None => {
+                    // One that has gone needs no answer.
+                    let _ = session.reject(id, UNKNOWN, &[]);
+                    self.wake.ring();
+                }
             }
         }
         None
@@ -491,9 +524,9 @@ impl<D: Device> Request<D> {
                     checks: own.checks || theirs.checks,
                 };
                 let established = vi.establish(serial, way, soon);
-                return established.map_err(|error| vi.abandon(serial, error));
+                return established.map_err(|error| vi.abandon(serial, shared.nic.told(error)));
             }
-            Err(FabricError::InterfaceDown(_)) => Error::NotReachable,
+            Err(FabricError::InterfaceDown(_)) => shared.nic.told(Error::NotReachable),
             Err(FabricError::NoSpace(_) | FabricError::NoMemory) => {
                 vi.release(serial);
                 *slot = Some(pending);
@@ -520,7 +553,9 @@ impl<D: Device> Request<D> {
         let pending = lock(&self.0.pending).take();
         let Pending { session, id, .. } = pending.ok_or(Error::InvalidParameter)?;
         match session.reject(id, REJECTED, &[]) {
-            Err(FabricError::InterfaceDown(_)) => Err(Error::NotReachable),
+            Err(FabricError::InterfaceDown(_)) if self.0.nic.tells_partitions => {
+                Err(Error::NotReachable)
+            }
             // A client that has gone needs no answer.
             _ => Ok(()),
         }
@@ -546,20 +581,18 @@ impl<D: Device> Vi<D> {
         let host = vi.check_addresses(local, remote, deadline)?;
         let (serial, own) = vi.begin(|_| Ok(()))?;
         let data = introduce(&own, local);
-        let asked = vi.ask(host, &remote.discriminator, &data, serial, deadline);
-        let (session, meeting, answer) = match asked {
-            Ok(asked) => asked,
-            Err(error) => return Err(vi.abandon(serial, error)),
-        };
-        let way = Way {
-            session,
-            meeting,
-            checks: own.checks || answer.checks,
-        };
-        match vi.establish(serial, way, deadline) {
-            Ok(()) => Ok(answer.attributes),
-            Err(error) => Err(vi.abandon(serial, error)),
-        }
+        let connected = vi.reach(serial, deadline, || {
+            let asked = vi.ask(host, &remote.discriminator, &data, serial, deadline);
+            let (session, meeting, answer) = asked?;
+            let way = Way {
+                session,
+                meeting,
+                checks: own.checks || answer.checks,
+            };
+            vi.establish(serial, way, deadline)?;
+            Ok(answer.attributes)
+        });
+        connected.map_err(|error| vi.abandon(serial, error))
     }
 
     /// Ask for a connection to a peer that asks for one to this host with the same remote
@@ -586,7 +619,9 @@ impl<D: Device> Vi<D> {
         let discriminator = remote.discriminator.clone();
         let vi = Arc::clone(&self.0);
         let meet = move || {
-            let met = vi.meet(host, &discriminator, &own, serial, deadline);
+            let met = vi.reach(serial, deadline, || {
+                vi.meet(host, &discriminator, &own, serial, deadline)
+            });
             vi.latch(serial, met);
         };
         let spawned = thread::spawn("vipl-peer", meet);
@@ -686,6 +721,40 @@ impl<D: Device> ViShared<D> {
         })
     }
 
+    /// Do what an attempt needs. A NIC that does not tell of partitions does it again whenever
+    /// interfaces have changed, as long as the host is not reachable (VI-NR-2).
+    ///
+    /// # Errors
+    /// Those of the function. [`Error::Timeout`] in the place of [`Error::NotReachable`], at the
+    /// deadline, of such a NIC; [`Error::InvalidState`]: the attempt was given up.
+    fn reach<T>(
+        self: &Arc<Self>,
+        serial: Serial,
+        deadline: Deadline,
+        act: impl Fn() -> Result<T>,
+    ) -> Result<T> {
+        if self.nic.tells_partitions {
+            return act();
+        }
+        let wake = self.wake_of(serial)?;
+        loop {
+            // Before it is done: what changes later ends the sleep.
+            let tells = self.nic.arrivals.take(&self.nic.fabric, &wake)?;
+            match act() {
+                Err(Error::NotReachable) => {}
+                other => return other,
+            }
+            self.during(serial, |core| {
+                core.attempt.close_sessions();
+                Ok(())
+            })?;
+            if deadline.remaining() == Some(Duration::ZERO) {
+                return Err(Error::Timeout);
+            }
+            self.nic.arrivals.sleep(&wake, nap(deadline, tells));
+        }
+    }
+
     /// The attempt has failed: the VI is as it was before, unless the host is not reachable
     /// (VI-CONN-23, VI-NR-3). What the caller is told.
     fn abandon(self: &Arc<Self>, serial: Serial, error: Error) -> Error {
@@ -767,6 +836,7 @@ impl<D: Device> ViShared<D> {
         let interface = session.state()?.interface;
         let patience = Patience {
             deadline,
+            wake: self.wake_of(serial)?,
             given_up: || self.during(serial, |_| Ok(())).is_err(),
         };
         let found = nic.trunks.find(interface, both, nic.number(), &patience);
@@ -775,6 +845,17 @@ impl<D: Device> ViShared<D> {
         watched.map_err(|_| Error::Resource)?;
         self.share(Some(&trunk));
         Ok(Lane::new(trunk, session, numbers))
+    }
+
+    /// What one sleeps on who waits for something of an attempt: rung when that is given up.
+    fn wake_of(self: &Arc<Self>, serial: Serial) -> Result<Arc<Wake>> {
+        let wake = self.nic.arrivals.enter()?;
+        self.during(serial, |core| {
+            let wakes = &mut core.attempt.wakes;
+            wakes.retain(|other| other.strong_count() > 0);
+            wakes.push(Arc::downgrade(&wake));
+            Ok(wake)
+        })
     }
 
     /// Let a disconnect close the session of an attempt.

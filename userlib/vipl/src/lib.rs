@@ -52,6 +52,7 @@ macro_rules! shared {
 use shared;
 
 mod address;
+mod arrivals;
 mod attributes;
 mod check;
 mod completion;
@@ -89,7 +90,7 @@ pub use mp_proto::work::QueueKind;
 pub use names::{
     Host, Mistake, NameService, Names, NamesError, NAMES_PATH, NAMES_VARIABLE, NAME_MAX,
 };
-pub use nic::{Library, Nic, CHECKS_VARIABLE, NIC_BASE_NAME};
+pub use nic::{Library, Nic, CHECKS_VARIABLE, NIC_BASE_NAME, PARTITIONS_VARIABLE};
 pub use report::{ErrorCode, ErrorEvent, ErrorHandler, Resource};
 pub use state::State;
 pub use tag::Ptag;

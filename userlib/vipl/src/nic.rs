@@ -3,6 +3,7 @@
 //! NICs: the fabric of this host as a program has opened it, and all that it has made there.
 
 use crate::{
+    arrivals::Arrivals,
     attributes::{NicAttributes, ViAttributes, CQ_MAX},
     completion::Cq,
     connect::RequestShared,
@@ -16,7 +17,7 @@ use crate::{
     vi::{Serviced, Vi},
     Error, HostAddress, MemAttributes, MemHandle, Ptag, Result,
 };
-use mp_fabric::{CharDevice, Device, Fabric, Interface, ProcessMemory, Wake};
+use mp_fabric::{CharDevice, Device, Fabric, Interface, ProcessMemory};
 use mp_queue_pair::provider::{Owner, Role, Service};
 use std::{
     collections::HashMap,
@@ -40,11 +41,15 @@ type Open<D> = Arc<dyn Fn() -> mp_fabric::Result<Fabric<D>> + Send + Sync>;
 /// The environment variable that asks for checks of what crosses, if it is `1`.
 pub const CHECKS_VARIABLE: &str = "VIPL_CHECKS";
 
+/// The environment variable that switches off that calls tell of partitions, if it is `0`.
+pub const PARTITIONS_VARIABLE: &str = "VIPL_PARTITIONS";
+
 /// The library: the way to the driver. A process has one: pages that are registered with NICs of
 /// two of them are locked until the first of them lets go.
 pub struct Library<D: Device = CharDevice> {
     open: Open<D>,
     checks: bool,
+    partitions: bool,
     locks: Arc<Locks>,
 }
 
@@ -53,6 +58,7 @@ impl<D: Device> Clone for Library<D> {
         Library {
             open: Arc::clone(&self.open),
             checks: self.checks,
+            partitions: self.partitions,
             locks: Arc::clone(&self.locks),
         }
     }
@@ -65,12 +71,13 @@ impl<D: Device> fmt::Debug for Library<D> {
 }
 
 impl Library {
-    /// The library on this host's fabric, with checks if the environment asks for them
-    /// ([`CHECKS_VARIABLE`]).
+    /// The library on this host's fabric, as the environment asks for it ([`CHECKS_VARIABLE`],
+    /// [`PARTITIONS_VARIABLE`]).
     pub fn load() -> Self {
         mp_log::init();
-        let checks = env::var_os(CHECKS_VARIABLE).is_some_and(|value| value == "1");
-        Library::new(Fabric::open).checks(checks)
+        let is = |name, value| env::var_os(name).is_some_and(|set| set == value);
+        let library = Library::new(Fabric::open).checks(is(CHECKS_VARIABLE, "1"));
+        library.partitions(!is(PARTITIONS_VARIABLE, "0"))
     }
 }
 
@@ -80,6 +87,7 @@ impl<D: Device> Library<D> {
         Library {
             open: Arc::new(open),
             checks: false,
+            partitions: true,
             locks: Arc::default(),
         }
     }
@@ -91,6 +99,14 @@ impl<D: Device> Library<D> {
     #[must_use]
     pub fn checks(self, checks: bool) -> Self {
         Library { checks, ..self }
+    }
+
+    /// Whether calls that connect tell at once of a host that no link leads to (VI-NR-1); they do
+    /// at first. Otherwise they go on trying, and tell that they are too late (VI-NR-2). For NICs
+    /// that are opened from now on.
+    #[must_use]
+    pub fn partitions(self, partitions: bool) -> Self {
+        Library { partitions, ..self }
     }
 
     /// Open a NIC by its name. `VINIC` and `VINIC0` are the fabric of this host (VI-NIC-1 to
@@ -147,6 +163,8 @@ pub(crate) struct NicShared<D: Device> {
     pub(crate) attributes: NicAttributes,
     /// Connections are asked to have checks.
     pub(crate) checks: bool,
+    /// Calls that connect fail with [`Error::NotReachable`].
+    pub(crate) tells_partitions: bool,
     /// Most bytes that are registered, huge pages included.
     most_registered: u64,
     pub(crate) tags: Tags,
@@ -154,8 +172,8 @@ pub(crate) struct NicShared<D: Device> {
     pub(crate) service: Arc<Service>,
     role: Role<Serviced<D>>,
     pub(crate) trunks: Arc<Trunks<D>>,
-    /// Readable once it is closed.
-    ending: Wake,
+    /// Threads of it that wait for partners; rung as well when it is closed.
+    pub(crate) arrivals: Arrivals,
     objects: Mutex<Objects<D>>,
     last: AtomicU64,
     closed: AtomicBool,
@@ -209,12 +227,13 @@ impl<D: Device> Nic<D> {
                 attributes,
                 most_registered: lockable.most,
                 checks: library.checks,
+                tells_partitions: library.partitions,
                 tags: Tags::default(),
                 regions: Regions::new(&library.locks),
                 service,
                 role: Role::default(),
                 trunks,
-                ending: Wake::new()?,
+                arrivals: Arrivals::new()?,
                 objects: Mutex::new(Objects {
                     vis: HashMap::new(),
                     cqs: HashMap::new(),
@@ -479,11 +498,6 @@ impl<D: Device> NicShared<D> {
         }
     }
 
-    /// Readable once it is closed.
-    pub(crate) fn ending(&self) -> &Wake {
-        &self.ending
-    }
-
     /// A request ends with the NIC.
     ///
     /// # Errors
@@ -534,8 +548,8 @@ impl<D: Device> NicShared<D> {
         let cqs: Vec<Cq<D>> = objects.cqs.drain().map(|(_, cq)| cq).collect();
         let requests = std::mem::take(&mut objects.requests);
         drop(objects);
-        // It stays readable: nobody reads it.
-        self.ending.ring();
+        // They see that it is closed.
+        self.arrivals.ring();
         self.service.stop();
         // As long as there are regions: what a partner sends is not refused for want of them.
         vis.iter().for_each(|vi| vi.0.part());

@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::{flushed, good, soon, Pair};
+use common::{flushed, good, soon, Pair, ENOUGH, SHORT};
 use vipl::{Descriptor, Error, Level, Remote, State, Status};
 
 /// VI-RDMA-1, VI-DESC-11, VI-WQ-2, VI-REL-7, VI-LIM-5: messages of all sizes arrive at all levels,
@@ -138,6 +138,39 @@ fn remote_memory_is_written_and_read() {
             assert_eq!(pair.a.bytes(local, len), bytes);
         }
         a.disconnect().unwrap();
+    }
+}
+
+/// VI-REL-3: what is complete with Reliable Reception is in the target's memory when its sender sees
+/// that, for whoever looks there without the library.
+#[test]
+fn success_with_reliable_reception_is_seen_at_once() {
+    for windows in [ENOUGH, SHORT] {
+        let pair = Pair::with_windows(windows);
+        let (a, b) = pair.connected(Level::ReliableReception);
+        let remote = pair.b.room(256);
+        let at = Remote {
+            address: pair.b.at(remote) as u64,
+            handle: pair.b.handle.0,
+        };
+        for n in 1..=200 {
+            let bytes = [n; 256];
+            let (_, receive) = pair.b.receive(&b, bytes.len());
+            for (descriptor, place) in [
+                (Descriptor::write(at), remote),
+                (Descriptor::new(), receive),
+            ] {
+                pair.a.post(&a, descriptor, &bytes);
+                let done = loop {
+                    match a.send_done() {
+                        Err(Error::NotDone) => std::hint::spin_loop(),
+                        other => break other.unwrap(),
+                    }
+                };
+                assert_eq!(pair.b.bytes(place, bytes.len()), bytes);
+                assert!(!done.status.is_error(), "{done:?}");
+            }
+        }
     }
 }
 

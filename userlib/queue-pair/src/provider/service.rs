@@ -28,6 +28,9 @@
 //! | others wait that have not led | at once |
 //! | nobody does | after [`NAP_MIN`], unless a thread leads again by then |
 //!
+//! While threads lead one after the other, the service thread stands by: it looks by itself each
+//! eight times [`NAP_MIN`], and those that finish set no timer for it.
+//!
 //! A leader that is held up, by a signal handler of the program for example, holds up the others.
 //!
 //! # Naps
@@ -228,6 +231,8 @@ pub struct Service {
     ended: AtomicBool,
     /// A thread of the program serves, or is about to.
     led: AtomicBool,
+    /// How often one has finished.
+    terms: AtomicUsize,
     /// Threads of the program that sleep meanwhile.
     followers: AtomicUsize,
     /// What the service thread sleeps on while another one serves.
@@ -248,6 +253,7 @@ impl Service {
             stopped: AtomicBool::new(false),
             ended: AtomicBool::new(false),
             led: AtomicBool::new(false),
+            terms: AtomicUsize::new(0),
             followers: AtomicUsize::new(0),
             alarm: Alarm::new()?,
             thread: Mutex::default(),

@@ -171,6 +171,11 @@ impl FakeDevice {
     /// Events of a target, and of those the ones that a wait finds.
     fn events(&self, state: &mut State, wait: &mp_wait) -> Result<u32> {
         if wait.flags & MP_WAIT_INTERFACE != 0 {
+            if wait.target == MP_INTERFACE_ANY {
+                self.check(state, (wait.target, true))?;
+                let present = self.present(state, (wait.target, true));
+                return Ok(present & wait.mask & MP_EVENT_STATE);
+            }
             if wait.target != LOOPBACK {
                 let gone = state.link(self.host, wait.target);
                 let context = state
@@ -276,6 +281,7 @@ impl FakeDevice {
     fn check(&self, state: &State, (target, is_interface): Key) -> Result<()> {
         match is_interface {
             true if target == LOOPBACK => Ok(()),
+            true if target == MP_INTERFACE_ANY && state.tells_arrivals => Ok(()),
             true => state.link(self.host, target).map(|_| ()),
             false if state.object_events(self.context, target).is_ok() => Ok(()),
             false => state.session(self.context, target).map(|_| ()),
@@ -285,6 +291,7 @@ impl FakeDevice {
     /// Events of a target that are there already.
     fn present(&self, state: &mut State, (target, is_interface): Key) -> u32 {
         match is_interface {
+            true if target == LOOPBACK => 0,
             true => {
                 let context = state.contexts.get(&self.context);
                 let events = context.and_then(|context| context.interfaces.get(&target));
@@ -328,7 +335,8 @@ impl Device for FakeDevice {
                         | MP_FEATURE_QUEUES
                         | MP_FEATURE_PINNED
                         | MP_FEATURE_ACCEPT
-                        | MP_FEATURE_NAMES,
+                        | MP_FEATURE_NAMES
+                        | MP_FEATURE_ARRIVALS,
                 );
                 if self.world.lock().fills {
                     info.features |= u64::from(MP_FEATURE_FILL);

@@ -117,6 +117,7 @@ pub struct State {
     pub reachable: bool,
     /// Whether drivers copy where no window leads.
     pub places: bool,
+    pub tells_arrivals: bool,
     pub mappable: bool,
     pub routed: bool,
     pub signals_fail: u32,
@@ -149,6 +150,7 @@ impl State {
             privileged: true,
             reachable: true,
             places: true,
+            tells_arrivals: true,
             mappable: true,
             routed: false,
             signals_fail: 0,
@@ -540,6 +542,12 @@ impl State {
         }
     }
 
+    pub fn add(&mut self, link: usize, host: Host) {
+        self.links[link].present[host as usize] = true;
+        self.link_changed(link);
+        self.tell_host(MP_INTERFACE_ANY, host, MP_EVENT_STATE);
+    }
+
     /// A pair does not survive its link; a session that waits does.
     fn link_changed(&mut self, link: usize) {
         let up = self.is_up(link);
@@ -621,7 +629,11 @@ impl State {
     }
 
     fn interface_changed(&mut self, link: usize, host: Host, events: u32) {
-        let id = interface(link, host);
+        self.tell_host(interface(link, host), host, events);
+    }
+
+    /// Tell all contexts of a host of an interface.
+    fn tell_host(&mut self, id: u32, host: Host, events: u32) {
         for context in self
             .contexts
             .values_mut()

@@ -8,13 +8,10 @@
 //! link is lost, the other one posts on the next. Links over a bridge come before those that another
 //! host forwards.
 
-use super::{name, Serial, Told, ANSWERED, ENCODED, HAS_BARE, LOOK_AGAIN, PROTOCOL};
+use super::{name, nap, Serial, Told, ANSWERED, ENCODED, HAS_BARE, PROTOCOL};
 use crate::{vi::ViShared, Error, HostAddress, Result};
 use mp_fabric::{Deadline, Device, Error as FabricError, EventMask, InterfaceId, Session, Wake};
-use rustix::{
-    event::{poll, PollFd, PollFlags, Timespec},
-    fd::AsFd,
-};
+use rustix::fd::AsFd;
 use std::sync::Arc;
 
 /// A request, on a link.
@@ -36,7 +33,7 @@ pub(super) struct Posts<'a, D: Device> {
     posts: Vec<Post<D>>,
     /// Links that were lost since the request began, which does not outlive the last one.
     lost: Vec<InterfaceId>,
-    wake: Wake,
+    wake: Arc<Wake>,
 }
 
 impl<'a, D: Device> Posts<'a, D> {
@@ -57,7 +54,7 @@ impl<'a, D: Device> Posts<'a, D> {
             own,
             posts: Vec::new(),
             lost: Vec::new(),
-            wake: Wake::new()?,
+            wake: vi.wake_of(serial)?,
         })
     }
 
@@ -68,44 +65,42 @@ impl<'a, D: Device> Posts<'a, D> {
     /// [`Error::NotReachable`]: no link leads to the host, or all that did were lost;
     /// [`Error::Timeout`], [`Error::Resource`]; [`Error::InvalidState`]: it was given up.
     pub(super) fn wait(mut self, deadline: Deadline) -> Result<Arc<Session<D>>> {
+        let nic = &self.vi.nic;
         loop {
-            self.post()?;
+            let tells = nic.arrivals.take(&nic.fabric, &self.wake)?;
+            let is_told = self.post()? && tells;
             if let Some(index) = self.come()? {
                 return Ok(self.choose(index));
             }
-            let left = deadline.remaining();
-            if left.is_some_and(|left| left.is_zero()) {
+            if deadline.remaining().is_some_and(|left| left.is_zero()) {
                 return Err(Error::Timeout);
             }
-            let nap = left.map_or(LOOK_AGAIN, |left| left.min(LOOK_AGAIN));
-            let nap = Timespec::try_from(nap).ok();
-            // It looks again, whatever has ended the wait.
-            let _ = poll(&mut [PollFd::new(&self.wake, PollFlags::IN)], nap.as_ref());
-            self.wake.read();
+            nic.arrivals.sleep(&self.wake, nap(deadline, is_told));
         }
     }
 
-    /// Post on the links on which that has to be done and was not.
-    fn post(&mut self) -> Result<()> {
+    /// Post on the links on which that has to be done and was not; false if it cannot now on some of
+    /// them, and nothing tells when it can.
+    fn post(&mut self) -> Result<bool> {
         let links = self.vi.nic.interfaces_to(self.host)?.into_iter();
         let is_left = !self.posts.is_empty();
         let links: Vec<_> = links
             .filter(|link| is_left || !self.lost.contains(link))
             .collect();
         let posts_on_each = self.vi.nic.local() < self.host;
-        let mut failure = Error::NotReachable;
+        let mut failure = None;
         for link in links {
             let is_posted = self.posts.iter().any(|post| post.interface == link);
             if is_posted || !posts_on_each && !self.posts.is_empty() {
                 continue;
             }
             if let Err(error) = self.post_on(link) {
-                failure = error;
+                failure = Some(error);
             }
         }
         match self.posts.is_empty() {
-            true => Err(failure),
-            false => Ok(()),
+            true => Err(failure.unwrap_or(Error::NotReachable)),
+            false => Ok(failure.is_none()),
         }
     }
 
@@ -184,6 +179,8 @@ impl<'a, D: Device> Posts<'a, D> {
                 // It may have ended by itself.
                 let _ = post.session.close();
                 self.lost.push(post.interface);
+                // Others are posted on without it, by the next look.
+                self.wake.ring();
                 continue;
             }
             if events.intersects(ANSWERED) {

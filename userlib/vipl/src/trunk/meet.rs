@@ -10,7 +10,7 @@ use crate::{
 };
 use mp_fabric::{
     thread, Deadline, Device, Error as FabricError, EventMask, Fabric, InterfaceId, Session,
-    Subject,
+    Subject, Wake,
 };
 use mp_queue_pair::{
     open,
@@ -21,7 +21,7 @@ use rustix::rand::{getrandom, GetRandomFlags};
 use std::{
     collections::HashMap,
     ops::RangeInclusive,
-    sync::{Arc, Condvar, Mutex},
+    sync::{Arc, Mutex, Weak},
     time::Duration,
 };
 
@@ -74,8 +74,6 @@ struct Key {
 
 /// How long the partner's library may take to open its end of a trunk.
 const OPENING: Duration = Duration::from_secs(5);
-/// How often one that waits for a trunk looks whether it was given up.
-const LOOK_AGAIN: Duration = Duration::from_millis(100);
 /// How long partners may take altogether to make room for the last messages when all trunks end.
 const CLOSING: Duration = Duration::from_millis(200);
 
@@ -93,12 +91,14 @@ enum Stage<D: Device> {
 /// Where a trunk is opened, once. Connections that need it wait.
 struct Place<D: Device> {
     stage: Mutex<Stage<D>>,
-    changed: Condvar,
+    waiting: Mutex<Vec<Weak<Wake>>>,
 }
 
 /// How long a connection waits for its trunk.
 pub(crate) struct Patience<F> {
     pub(crate) deadline: Deadline,
+    /// Rung when it is given up.
+    pub(crate) wake: Arc<Wake>,
     /// Whether it was given up.
     pub(crate) given_up: F,
 }
@@ -124,7 +124,7 @@ impl<D: Device> Place<D> {
     fn new() -> Self {
         Place {
             stage: Mutex::new(Stage::Opening(None)),
-            changed: Condvar::new(),
+            waiting: Mutex::default(),
         }
     }
 
@@ -139,20 +139,25 @@ impl<D: Device> Place<D> {
         }
     }
 
-    /// Tell all that wait what has come of it, unless it has come to an end before.
-    fn settle(&self, next: Stage<D>) {
+    /// Say what has come of it, unless it has come to an end before, and wake all that wait: after this
+    /// thread has let go of the place and its session.
+    fn settle(self: Arc<Self>, next: Stage<D>) {
         let mut stage = lock(&self.stage);
         if !matches!(*stage, Stage::Opening(_)) {
             return;
         }
         let before = std::mem::replace(&mut *stage, next);
         drop(stage);
-        self.changed.notify_all();
+        let waiting = std::mem::take(&mut *lock(&self.waiting));
         drop(before);
+        drop(self);
+        for wake in waiting.iter().filter_map(Weak::upgrade) {
+            wake.ring();
+        }
     }
 
     /// Let nobody wait for it any more, nor the thread that opens it.
-    fn give_up(&self) {
+    fn give_up(self: Arc<Self>) {
         if let Stage::Opening(Some(session)) = &*lock(&self.stage) {
             // The partner may have ended it before.
             let _ = session.close();
@@ -174,22 +179,22 @@ impl<D: Device> Place<D> {
     /// # Errors
     /// Why it was not opened.
     fn wait(&self, patience: &Patience<impl Fn() -> bool>) -> Result<Arc<Trunk<D>>, Unopened> {
+        // Before looking: what comes of it later wakes.
+        lock(&self.waiting).push(Arc::downgrade(&patience.wake));
         loop {
+            patience.wake.read();
             if (patience.given_up)() {
                 return Err(GIVEN_UP);
             }
-            let stage = lock(&self.stage);
-            match &*stage {
+            match &*lock(&self.stage) {
                 Stage::Open(trunk) => return Ok(Arc::clone(trunk)),
                 Stage::Failed(why) => return Err(*why),
                 Stage::Opening(_) => {}
             }
-            let nap = match patience.deadline.remaining() {
-                Some(left) if left.is_zero() => return Err(Unopened::Late),
-                left => left.unwrap_or(LOOK_AGAIN).min(LOOK_AGAIN),
-            };
-            // It looks again, whatever has ended the wait.
-            drop(self.changed.wait_timeout(stage, nap));
+            if patience.deadline.remaining() == Some(Duration::ZERO) {
+                return Err(Unopened::Late);
+            }
+            patience.wake.sleep(patience.deadline);
         }
     }
 }
@@ -298,16 +303,16 @@ impl<D: Device> Trunks<D> {
         // What it has is free before another one asks for it, unless it has lanes.
         drop(before);
         let (own, opened) = (Arc::clone(self), Arc::clone(&place));
-        let spawned = thread::spawn("vipl-trunk", move || own.open(key, number, &opened));
+        let spawned = thread::spawn("vipl-trunk", move || own.open(key, number, opened));
         if spawned.is_err() {
-            self.fail(&place, Unopened::Short);
+            self.fail(Arc::clone(&place), Unopened::Short);
         }
         Ok(place)
     }
 
     /// Open a trunk.
-    fn open(self: &Arc<Self>, key: Key, number: u64, place: &Arc<Place<D>>) {
-        let halves = self.connect(key, place).map_err(Unopened::from);
+    fn open(self: &Arc<Self>, key: Key, number: u64, place: Arc<Place<D>>) {
+        let halves = self.connect(key, &place).map_err(Unopened::from);
         match halves.and_then(|halves| self.enter(number, halves)) {
             Ok(trunk) => place.settle(Stage::Open(trunk)),
             Err(why) => self.fail(place, why),
@@ -315,10 +320,10 @@ impl<D: Device> Trunks<D> {
     }
 
     /// A trunk could not be opened: nothing is left of the attempt.
-    fn fail(&self, place: &Arc<Place<D>>, why: Unopened) {
+    fn fail(&self, place: Arc<Place<D>>, why: Unopened) {
         lock(&self.known)
             .places
-            .retain(|_, other| !Arc::ptr_eq(other, place));
+            .retain(|_, other| !Arc::ptr_eq(other, &place));
         place.settle(Stage::Failed(why));
     }
 
@@ -385,7 +390,7 @@ impl<D: Device> Trunks<D> {
         let open = std::mem::take(&mut known.open);
         let places = std::mem::take(&mut known.places);
         drop(known);
-        places.values().for_each(|place| place.give_up());
+        places.into_values().for_each(Place::give_up);
         let until = Deadline::after(CLOSING);
         open.values().for_each(|trunk| trunk.close(until));
     }
@@ -416,6 +421,7 @@ mod tests {
         interface: InterfaceId,
         trunks: Arc<Trunks<FakeDevice>>,
         given_up: AtomicBool,
+        wake: Arc<Wake>,
     }
 
     impl Party {
@@ -428,6 +434,7 @@ mod tests {
                     trunks: Trunks::new(&fabric, &service).unwrap().into(),
                     fabric,
                     given_up: AtomicBool::new(false),
+                    wake: Arc::new(Wake::new().unwrap()),
                 }
             })
         }
@@ -437,6 +444,7 @@ mod tests {
             let both = (self.trunks.meeting(1), other.trunks.meeting(2));
             let patience = Patience {
                 deadline: Deadline::after(wait),
+                wake: Arc::clone(&self.wake),
                 given_up: || self.given_up.load(Ordering::SeqCst),
             };
             let found = self.trunks.find(self.interface, both, number, &patience);
@@ -553,6 +561,7 @@ mod tests {
             assert_eq!(short.err(), Some(Unopened::Late));
             assert!(begun.elapsed() < long / 2);
             a.given_up.store(true, Ordering::SeqCst);
+            a.wake.ring();
             assert_eq!(first.join().unwrap().err(), Some(GIVEN_UP));
             assert!(begun.elapsed() < long / 2);
             a.given_up.store(false, Ordering::SeqCst);

@@ -185,15 +185,24 @@ impl Pair {
     }
 
     pub fn of(bytes: u64, checks: [bool; 2]) -> Self {
+        Self::set(bytes, |library, host| library.checks(checks[host as usize]))
+    }
+
+    /// Whose libraries do not tell of partitions.
+    pub fn blind() -> Self {
+        Self::set(ENOUGH, |library, _| library.partitions(false))
+    }
+
+    fn set(bytes: u64, set: impl Fn(Library<Device>, Host) -> Library<Device>) -> Self {
         let world = World::new(1, bytes);
         let bridge = seeded_bridge();
-        let side = |host, checks| {
-            let library = library(&world, &bridge, host).checks(checks);
+        let side = |host| {
+            let library = set(library(&world, &bridge, host), host);
             Side::of(library.open_nic("VINIC").unwrap())
         };
         Pair {
-            a: side(Host::A, checks[0]),
-            b: side(Host::B, checks[1]),
+            a: side(Host::A),
+            b: side(Host::B),
             world,
             bridge,
         }

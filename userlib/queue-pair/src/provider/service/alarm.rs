@@ -16,7 +16,8 @@ use rustix::{
 use std::{sync::Mutex, time::Duration};
 
 /// A timer that one thread waits for and others set. Setting it wakes nobody at once: on the only
-/// processor, whoever sets it goes on.
+/// processor, whoever sets it goes on. It need not be set as long as the one that waits looks by
+/// itself.
 #[derive(Debug)]
 pub(super) struct Alarm {
     timer: OwnedFd,
@@ -70,13 +71,23 @@ impl Alarm {
         let _ = timerfd_settime(&self.timer, TimerfdTimerFlags::empty(), &value);
     }
 
-    /// Wait until it goes off. What its setters have done before is seen afterwards, also of those
-    /// that have found it set.
-    pub(super) fn wait(&self) {
+    /// Wait until it goes off, and for no longer than the nap, if there is one: nobody has to set it
+    /// meanwhile. What its setters have done before is seen afterwards, also of those that have found
+    /// it set.
+    pub(super) fn wait(&self, nap: Option<Duration>) {
+        if nap.is_some() {
+            let mut setting = lock(&self.setting);
+            if *setting == Setting::Off {
+                *setting = Setting::Soon;
+            }
+        }
+        let nap = nap.and_then(|nap| Timespec::try_from(nap).ok());
         // The caller looks again, whatever has ended the wait.
-        let _ = poll(&mut [PollFd::new(&self.timer, PollFlags::IN)], None);
+        let gone_off = poll(&mut [PollFd::new(&self.timer, PollFlags::IN)], nap.as_ref());
         let mut setting = lock(&self.setting);
-        let _ = io::read(&self.timer, &mut [0; 8]);
+        if gone_off != Ok(0) || *setting == Setting::Now {
+            let _ = io::read(&self.timer, &mut [0; 8]);
+        }
         *setting = Setting::Off;
     }
 }

@@ -3,7 +3,7 @@
 //! Serving: moving messages of links that nobody looks at, and sleeping until there is news. One
 //! thread at a time does it, and has the [`Role`].
 
-use super::{lock, nap::Nap, Owner, Rest, Served, Service, ASLEEP, KICKED, RUNNING};
+use super::{lock, nap::Nap, Owner, Rest, Served, Service, ASLEEP, KICKED, NAP_MIN, RUNNING};
 use mp_fabric::{Deadline, Events};
 use rustix::event::{poll, PollFd, PollFlags, Timespec};
 use std::{
@@ -19,6 +19,9 @@ const LOOKS_LED: u32 = 1;
 /// How long whoever serves looks, as long as there are messages, before it sees whether there is
 /// news, or more links.
 const TURN: Duration = Duration::from_millis(1);
+/// How long the service thread stands by, while threads of the program lead one after the other,
+/// before it sees whether one still does.
+const STAND_BY: Duration = NAP_MIN.saturating_mul(8);
 /// How long it sleeps before it asks partners again that could not be asked.
 const RETRY: Duration = Duration::from_millis(10);
 /// How long hosts may take altogether to say that they have been asked: those that do not answer
@@ -101,10 +104,14 @@ struct Stay<F> {
 /// leads, stand by.
 pub(super) fn serve<O: Owner>(owner: &O) {
     let service = owner.service();
+    let mut before = 0;
     while !service.is_stopped() {
         let state = owner.role().try_take();
         let Some(state) = state.filter(|_| !service.is_led()) else {
-            service.alarm.wait();
+            let terms = service.terms.load(Ordering::SeqCst);
+            // Where none has finished since the last time, one that does sets the alarm.
+            service.alarm.wait((terms != before).then_some(STAND_BY));
+            before = terms;
             continue;
         };
         let mut stay = Stay {
@@ -160,6 +167,7 @@ impl<O: Owner> Drop for Leader<'_, O> {
             self.0.role().forget();
         }
         service.led.store(false, Ordering::SeqCst);
+        service.terms.fetch_add(1, Ordering::SeqCst);
         let waits = service.followers.load(Ordering::SeqCst) > 0;
         match waits || service.is_over() {
             true => service.alarm.ring(),
