@@ -2,6 +2,7 @@
 """What the kernels of guests see of programs."""
 
 import re
+from collections import Counter
 from contextlib import contextmanager
 
 from ntbrig import stack
@@ -34,3 +35,47 @@ def system_calls(name, *guests):
     finally:
         stop = f"echo 0 > {_EVENT}/enable && echo 0 > {_EVENT}/filter"
         stack.everywhere(guests, f"{stop} && echo > {_TRACING}/trace")
+
+
+@contextmanager
+def system_calls_of(*processes):
+    """Count system calls of all threads of processes, also of those that begin meanwhile; each
+    process is a guest and a number, on guests of their own. The function that is given tells
+    of each process how many there have been, by the name of the thread and the number of the call."""
+    guests = [guest for guest, _ in processes]
+    assert len(set(guests)) == len(guests)
+    options = "echo 1 > options/event-fork && echo > set_event_pid"
+    for guest, pid in processes:
+        # A thread that begins while they are listed is there the second time.
+        every = f"for task in /proc/{pid}/task/*; do echo ${{task##*/}}; done >> set_event_pid"
+        trace(guest, f"{options} && {every} && {every}")
+    stack.everywhere(guests, f"echo > {_TRACING}/trace && echo 1 > {_EVENT}/enable")
+    try:
+        yield lambda: [_counted(guest) for guest in guests]
+    finally:
+        stop = f"echo 0 > {_EVENT}/enable && echo > {_TRACING}/set_event_pid"
+        stop += f" && echo 0 > {_TRACING}/options/event-fork && echo > {_TRACING}/trace"
+        stack.everywhere(guests, stop)
+
+
+def _counted(guest):
+    """System calls that are in the trace, of which none were lost."""
+    lines = trace(guest, "cat trace")
+    kept, written = re.search(r"entries-in-buffer/entries-written: (\d+)/(\d+)", lines).groups()
+    assert kept == written, "the trace has no room for all of them"
+    calls = re.findall(r"^\s*(.+)-\d+\s.* sys_enter: NR (-?\d+)", lines, re.M)
+    assert len(calls) == int(kept), lines
+    return Counter((thread, int(number)) for thread, number in calls)
+
+
+def usage(guest, pid):
+    """Processor time of all threads in clock ticks, and how often each was set aside."""
+    found = []
+    for task in guest.run(f"ls /proc/{pid}/task").out.split():
+        of_task = f"/proc/{pid}/task/{task}"
+        fields = guest.read(f"{of_task}/stat").rsplit(")", 1)[1].split()
+        lines = guest.read(f"{of_task}/status").splitlines()
+        switches = [line for line in lines if "ctxt_switches" in line]
+        assert len(switches) == 2, lines
+        found.append((task, fields[11:13], switches))
+    return found
