@@ -13,6 +13,8 @@ FRAME = 4096
 # Endpoints that bulk goes to, all of whose buffers are more than the ring and its slots hold.
 ENDPOINTS = 4
 BULK, URGENT = 7, 0
+# Messages of priority 0: one takes a slot, the others lines of the ring.
+MESSAGES = [bytes(FRAME), b"1", b"2", b"3"]
 
 
 def flood(sender, own, ends):
@@ -36,13 +38,13 @@ def test_what_is_urgent_is_not_behind_bulk(pair):
         sent = flood(one, bulk, ends)
         assert set(sent) == {"SUCCESS", "PENDING"}
         ahead = sent.count("SUCCESS")
-        for n in range(4):
-            assert one.send_i(own, urgent, bytes([n]), URGENT).status == "SUCCESS"
+        for data in MESSAGES:
+            assert one.send_i(own, urgent, data, URGENT).status == "SUCCESS"
         with stopped(one):
             other.guest.run(f"kill -CONT {other.pid}")
-            until(lambda: other.available(urgent) == 4)
+            until(lambda: other.available(urgent) == len(MESSAGES))
             came = sum(other.available(end) for end in ends)
     print(f"{ahead} of {len(sent)} messages of bulk are ahead of what is urgent")
     assert came <= ahead < len(sent) / 2
-    assert [other.receive(urgent) for _ in range(4)] == [bytes([n]) for n in range(4)]
+    assert [other.receive(urgent, FRAME) for _ in MESSAGES] == MESSAGES
     until(lambda: sum(other.available(end) for end in ends) == len(sent), 60 * PATIENCE)
