@@ -230,10 +230,10 @@ class Node(Functions, shell.Program):
     def __init__(self, guest, how=()):
         super().__init__(guest, "mcapi_shell", how=how, env=ENV)
         self.later = Functions(functools.partial(self.command, "&"))
-        self.begun = Functions(functools.partial(self.command, ""))
         self._arena = self.allocate(ARENA)
         self._next = 0
         self.number = None
+        self.begun = Functions(functools.partial(self.command, ""))
 
     def until_asleep(self):
         """Wait until all that it was told has begun, and none of its threads has anything to do."""
