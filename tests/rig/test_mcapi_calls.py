@@ -16,7 +16,7 @@ from frames import wait_for_everyone
 from mcapi import PACKETS, SCALARS, Moved, all_nodes, channel, nodes
 from ntbrig import stack
 from pximc import MODULES
-from tracing import system_calls_of, trace
+from tracing import system_calls_of
 
 pytestmark = pytest.mark.alone
 
@@ -43,10 +43,8 @@ def fabric(boot):
     return fabric
 
 
-def stop_counting(*sides):
-    """What is read next does not grow meanwhile."""
-    for node in sides:
-        trace(node.guest, "echo 0 > events/raw_syscalls/sys_enter/enable")
+def by_main(calls):
+    return sum(call.thread == MAIN for call in calls)
 
 
 class Way:
@@ -74,12 +72,10 @@ class Way:
 
     def calls(self, *sides):
         """System calls of each of these nodes in a game: of its main thread, and of all its threads."""
-        with system_calls_of(*((node.guest, node.pid) for node in sides)) as counted:
+        with system_calls_of(*((node.guest, node.pid) for node in sides)) as watched:
             self.play(COUNT)
-            stop_counting(*sides)
-            found = counted()
-        own = lambda calls: sum(n for (thread, _), n in calls.items() if thread == MAIN)
-        return [(own(calls), sum(calls.values())) for calls in found]
+            found = watched()
+        return [(by_main(calls), len(calls)) for calls in found]
 
 
 def is_quiet(calls):
@@ -113,16 +109,15 @@ def test_calls_of_nodes_that_sleep_are_counted(nodes):
     """A node that waits makes some for each item, and so does one that wakes it."""
     way = Way("packets", nodes.on(0), nodes.on(1))
     sides = way.sender, way.receiver
-    with system_calls_of(*((node.guest, node.pid) for node in sides)) as counted:
+    with system_calls_of(*((node.guest, node.pid) for node in sides)) as watched:
         for _ in range(5):
             taken = way.take(way.receiver.begun, 1)
             time.sleep(PAUSE)
             way.put(way.sender, 1)
             taken.result()
-        stop_counting(*sides)
-        found = counted()
+        found = watched()
     for calls in found:
-        assert sum(n for (thread, _), n in calls.items() if thread == MAIN) >= 5 * 2
+        assert by_main(calls) >= 5 * 2
 
 
 def seconds_computed(node):

@@ -2,8 +2,8 @@
 """What the kernels of guests see of programs."""
 
 import re
-from collections import Counter
 from contextlib import contextmanager
+from typing import NamedTuple
 
 from ntbrig import stack
 
@@ -37,11 +37,18 @@ def system_calls(name, *guests):
         stack.everywhere(guests, f"{stop} && echo > {_TRACING}/trace")
 
 
+class SystemCall(NamedTuple):
+    # Seconds, by the guest's own clock.
+    time: float
+    thread: str
+    number: int
+
+
 @contextmanager
 def system_calls_of(*processes):
-    """Count system calls of all threads of processes, also of those that begin meanwhile; each
-    process is a guest and a number, on guests of their own. The function that is given tells
-    of each process how many there have been, by the name of the thread and the number of the call."""
+    """Watch system calls of all threads of processes, also of those that begin meanwhile; each
+    process is a guest and a number, on guests of their own. The function that is given ends that, and
+    returns a list of `SystemCall` for each process."""
     guests = [guest for guest, _ in processes]
     assert len(set(guests)) == len(guests)
     options = "echo 1 > options/event-fork && echo > set_event_pid"
@@ -51,21 +58,26 @@ def system_calls_of(*processes):
         trace(guest, f"{options} && {every} && {every}")
     stack.everywhere(guests, f"echo > {_TRACING}/trace && echo 1 > {_EVENT}/enable")
     try:
-        yield lambda: [_counted(guest) for guest in guests]
+        yield lambda: _watched(guests)
     finally:
         stop = f"echo 0 > {_EVENT}/enable && echo > {_TRACING}/set_event_pid"
         stop += f" && echo 0 > {_TRACING}/options/event-fork && echo > {_TRACING}/trace"
         stack.everywhere(guests, stop)
 
 
-def _counted(guest):
-    """System calls that are in the trace, of which none were lost."""
-    lines = trace(guest, "cat trace")
+def _watched(guests):
+    # Reading takes a while, in which there may be more.
+    stack.everywhere(guests, f"echo 0 > {_EVENT}/enable")
+    return [_listed(trace(guest, "cat trace")) for guest in guests]
+
+
+def _listed(lines):
+    """System calls of a trace, of which none were lost."""
     kept, written = re.search(r"entries-in-buffer/entries-written: (\d+)/(\d+)", lines).groups()
     assert kept == written, "the trace has no room for all of them"
-    calls = re.findall(r"^\s*(.+)-\d+\s.* sys_enter: NR (-?\d+)", lines, re.M)
-    assert len(calls) == int(kept), lines
-    return Counter((thread, int(number)) for thread, number in calls)
+    found = re.findall(r"^\s*(.+)-\d+\s.* (\d+\.\d+): sys_enter: NR (-?\d+)", lines, re.M)
+    assert len(found) == int(kept), lines
+    return [SystemCall(float(at), thread, int(number)) for thread, at, number in found]
 
 
 def usage(guest, pid):
