@@ -225,7 +225,7 @@ class Packet(NamedTuple):
 
 class Node(Functions, shell.Program):
     """A program in a guest, and the node that it is. Its methods wait for the answer;
-    `later.call` runs in a thread and returns a `Call`."""
+    `later.call` runs in a thread and returns a `Call`, and `begun.call` in the main thread."""
 
     def __init__(self, guest, how=()):
         super().__init__(guest, "mcapi_shell", how=how, env=ENV)
@@ -233,6 +233,7 @@ class Node(Functions, shell.Program):
         self._arena = self.allocate(ARENA)
         self._next = 0
         self.number = None
+        self.begun = Functions(functools.partial(self.command, ""))
 
     def until_asleep(self):
         """Wait until all that it was told has begun, and none of its threads has anything to do."""
