@@ -6,6 +6,7 @@
 mod channels;
 mod endpoints;
 mod limits;
+mod memory;
 mod messages;
 mod misuse;
 mod nodes;
