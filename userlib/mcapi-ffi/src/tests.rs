@@ -12,6 +12,7 @@ mod misuse;
 mod nodes;
 mod requests;
 mod states;
+mod storm;
 mod timeouts;
 
 use crate::{

@@ -54,7 +54,7 @@ pub struct Channel {
 
 /// The endpoints and the handles of a channel from the first of two programs to the second one, with
 /// these ports and attributes.
-fn opened(
+pub fn opened(
     kind: Kind,
     programs: [&Program; 2],
     ports: [u32; 2],
