@@ -93,5 +93,7 @@ export RUSTFLAGS CARGO_TARGET_DIR=$work/target
 # It maps fixed addresses, and has to come before the C library.
 export CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER="setarch -R env LD_PRELOAD=libtsan.so.2"
 export TSAN_OPTIONS="halt_on_error=1 history_size=4"
-cargo test --locked --manifest-path "$checkout/userlib/Cargo.toml" --target "$target" -p vipl \
-	-p mcapi --test threads --test storm -- --test-threads 1 "$@"
+tests=(cargo test --locked --manifest-path "$checkout/userlib/Cargo.toml" --target "$target")
+"${tests[@]}" -p vipl -p mcapi --test threads --test storm -- --test-threads 1 "$@"
+# The functions in C are not seen by tests outside of their crate.
+"${tests[@]}" -p mcapi-ffi --lib -- --test-threads 1 tests::storm "$@"

@@ -25,6 +25,9 @@
  *
  *	overtaken HANDLE OTHER		how many packets of the second one can be received when there
  *					is one of the first
+ *
+ * For a child, "visit DOMAIN NODE TO" becomes a node, sends its number from port 1 to an endpoint, and
+ * answers with the number that it gets back; then the node is finalized.
  */
 
 #define _GNU_SOURCE
@@ -314,11 +317,51 @@ static void overtaken(struct call *call)
 	answer_status(call, status);
 }
 
+/* --- a node of its own */
+
+/* Sends a number and receives one. */
+static mcapi_status_t talk(mcapi_endpoint_t to, uint64_t *number)
+{
+	mcapi_endpoint_t own;
+	mcapi_status_t status;
+	size_t size;
+
+	own = mcapi_endpoint_create(1, &status);
+	if (status == MCAPI_SUCCESS)
+		mcapi_msg_send(own, to, number, sizeof(*number), 1, &status);
+	if (status == MCAPI_SUCCESS)
+		mcapi_msg_recv(own, number, sizeof(*number), &size, &status);
+	return status;
+}
+
+static void visit(struct call *call)
+{
+	mcapi_domain_t domain = number(call);
+	mcapi_node_t node = number(call);
+	mcapi_endpoint_t to = number(call);
+	mcapi_status_t status, ended;
+	uint64_t told = node;
+	mcapi_info_t info;
+
+	if (call->complaint)
+		return;
+	mcapi_initialize(domain, node, NULL, NULL, &info, &status);
+	if (status == MCAPI_SUCCESS) {
+		status = talk(to, &told);
+		mcapi_finalize(&ended);
+		if (status == MCAPI_SUCCESS)
+			status = ended;
+	}
+	answer_number(call, "done", told);
+	answer_status(call, status);
+}
+
 static const struct command commands[] = {
 	{ "call", call_function },
 	{ "overtaken", overtaken },
 	{ "put", put },
 	{ "take", take },
+	{ "visit", visit },
 	{ NULL, NULL },
 };
 

@@ -163,6 +163,10 @@ class Functions(shell.Caller):
         """Receive many items, and compare them."""
         return self._order(_moved, "take", kind, *words)
 
+    def visit(self, number, to):
+        """Be another node, and send its number to an endpoint; how many it has got back."""
+        return self._order(_moved, "visit", DOMAIN, number, to)
+
     def overtaken(self, handle, other):
         """Look until there is a packet of a channel; how many there are of another one then."""
         return self._order(_moved, "overtaken", handle, other)
@@ -230,6 +234,9 @@ class Node(Functions, shell.Program):
     def __init__(self, guest, how=()):
         super().__init__(guest, "mcapi_shell", how=how, env=ENV)
         self.later = Functions(functools.partial(self.command, "&"))
+        # A forked child does one thing, and ends.
+        self.child = Functions(lambda *order: self.command("fork", *order).result())
+        self.later_child = Functions(functools.partial(self.command, "& fork"))
         self._arena = self.allocate(ARENA)
         self._next = 0
         self.number = None

@@ -23,11 +23,13 @@ from shell import until
 
 
 class Way(NamedTuple):
-    """How a node goes, what brings its host back, and whether the hosts are cut off."""
+    """How a node goes, what brings its host back, whether the hosts are cut off, and what ends that which
+    is left of its process."""
 
     go: callable
     back: callable = lambda fabric: None
     cut: bool = False
+    bury: callable = lambda goes: None
 
 
 def finalize(fabric, goes):
@@ -42,10 +44,34 @@ def leave(fabric, goes):
     goes.exit(3)
 
 
+def kill_node(goes):
+    goes.end()
+
+
+def fork(fabric, goes):
+    """Leave a child behind, which has what its parent had open, and which runs on."""
+    goes.command("&", lambda answer: None, "fork", "storm", goes.room(64), 64, 1, 600_000)
+    children = f"grep -lE '^PPid:\\s+{goes.pid}$' /proc/[0-9]*/status || true"
+    found = until(lambda: goes.guest.run(children).out.split())
+    goes.children = [path.split("/")[2] for path in found]
+    goes.guest.run(["kill", "-9", goes.pid])
+
+
+def kill_children(goes):
+    goes.guest.run(["kill", "-9", *goes.children])
+    goes.reap()
+
+
+def become_another(fabric, goes):
+    goes.become("/bin/sleep", 600)
+
+
 WAYS = {
     "finalized": Way(finalize),
     "killed": Way(kill),
     "exited": Way(leave),
+    "forks": Way(fork, bury=kill_children),
+    "execs": Way(become_another, bury=kill_node),
     "unplugged": Way(unplug, plug, cut=True),
     "host killed": Way(kill_host, boot_host(programs.configure), cut=True),
 }
@@ -90,7 +116,7 @@ class Messages:
     """Sends that wait for buffers, and a get of an endpoint that does not exist."""
 
     def __init__(self, stays, goes):
-        self.stays, self.number = stays, goes.number
+        self.stays, self.goes, self.number = stays, goes, goes.number
         own, hasty = stays.endpoint(), stays.endpoint(timeout=50)
         self.full = goes.endpoint()
         at, size = stays.passed(b"bulk")
@@ -124,8 +150,15 @@ class Messages:
         endpoint = again.endpoint(99)
         self.get.wait()
         assert self.get.result() == endpoint
-        self.stays.send(self.stays.endpoint(), endpoint, b"the new one")
+        own = self.stays.endpoint()
+        self.stays.send(own, endpoint, b"the new one")
         assert again.receive(endpoint) == b"the new one"
+        if again is self.goes:
+            # It has lived on: what has failed never comes.
+            assert [again.receive(self.full) for _ in range(BUFFERS)] == [b"bulk"] * BUFFERS
+            self.stays.send(own, self.full, b"after all")
+            assert again.receive(self.full) == b"after all"
+            assert again.available(self.full) == 0
 
 
 class Channels:
@@ -200,27 +233,33 @@ class Channels:
 
 @pytest.mark.parametrize("name", WAYS)
 def test_who_is_left_is_told_and_nobody_else(fabric, nodes, name):
-    """MC-MSG-6, MC-MSG-8, MC-CHAN-16, MC-FINAL-2, MC-FINAL-3, MC-FINAL-5, MC-NATTRGET-2,
-    MC-EPATTRGET-2, MC-EPGETI-5, MC-INIT-7: of messages, packets, scalars, opens, closes, gets and questions, each as
-    the rules have it. When all nodes are finalized, each host has the memory that it had before."""
+    """MC-MSG-6, MC-MSG-8, MC-GEN-9, MC-GEN-15, MC-CHAN-16, MC-FINAL-2, MC-FINAL-3, MC-FINAL-5, MC-NATTRGET-2,
+    MC-EPATTRGET-2, MC-EPGETI-5, MC-INIT-6, MC-INIT-7: of messages, packets, scalars, opens, closes, gets and
+    questions, each as the rules have it. The number is free then, also while a child of the node's process
+    lives, or another program in its place. When all nodes are finalized, each host has the memory that it
+    had before."""
     way, before = WAYS[name], free(fabric)
     stays, goes, third = (nodes.on(host) for host in (STAYS, GOES, THIRD))
     number = goes.number
     bystander = Bystander(stays, third)
     parts = [Messages(stays, goes), Channels(stays, goes)]
     way.go(fabric, goes)
+    gone = goes
     try:
+        try:
+            for part in parts:
+                part.end(way)
+            bystander.goes_on()
+        finally:
+            way.back(fabric)
+        if not way.cut or name == "host killed":
+            goes = nodes.on(GOES, number)
         for part in parts:
-            part.end(way)
+            part.go_on(goes)
         bystander.goes_on()
+        assert free(fabric) != before
     finally:
-        way.back(fabric)
-    if not way.cut or name == "host killed":
-        goes = nodes.on(GOES, number)
-    for part in parts:
-        part.go_on(goes)
-    bystander.goes_on()
-    assert free(fabric) != before
+        way.bury(gone)
     nodes.clear()
     until(lambda: free(fabric) == before)
 
@@ -324,6 +363,9 @@ def withdrawn_there(end):
     end.connect().wait()
     end.open_there().cancel()
     request = end.open()
+    # It has been told of both.
+    end.goes.until_asleep()
+    end.stays.until_asleep()
     assert request.test() == (False, 0)
     return lambda: expect(request.wait, "GENERAL")
 
@@ -385,6 +427,7 @@ def test_a_channel_ends_at_each_step_of_its_life(fabric, nodes, name, kind):
             end.serves_again(third)
     finally:
         way.back(fabric)
+        way.bury(goes)
 
 
 # Of a process that stands still: one that finalizes, or exits, does not.
@@ -514,8 +557,8 @@ def pending(stays, there, full, ends):
 
 
 def test_requests_are_cancelled_whether_the_link_is_up_or_down(fabric, nodes):
-    """MC-CANCEL-6: what waits for another node is withdrawn at once when nobody answers: before it is
-    noticed that the link is down, and afterwards, also what was begun by then."""
+    """MC-CANCEL-6, MC-PKTCONN-2: what waits for another node is withdrawn at once when nobody answers: before it
+    is noticed that the link is down, and afterwards, also what was begun by then, which takes no time."""
     stays, goes = nodes.on(STAYS), nodes.on(GOES)
     full, there = goes.endpoint(), goes.endpoint()
     hasty = stays.endpoint(timeout=50)
@@ -546,11 +589,17 @@ def test_requests_are_cancelled_whether_the_link_is_up_or_down(fabric, nodes):
             cancel(before)
             unplugged(fabric)
             cancel(after)
-            last = {
-                "get": stays.get_i(number, 61),
-                "open": stays.open(SCALARS, SEND, stays.endpoint()),
-                "receive": stays.receive_i(hasty),
-            }
+            ends = [stays.endpoint() for _ in range(3)]
+            last = {}
+            for name, begin in {
+                "get": lambda: stays.get_i(number, 61),
+                "connect": lambda: stays.connect(PACKETS, ends[0], there),
+                "connect back": lambda: stays.connect(SCALARS, there, ends[1]),
+                "open": lambda: stays.open(SCALARS, SEND, ends[2]),
+                "receive": lambda: stays.receive_i(hasty),
+            }.items():
+                last[name] = begin()
+                assert last[name].status == "PENDING" and stays.seconds < 1, name
             cancel(last)
         finally:
             plug(fabric)

@@ -110,8 +110,8 @@ def without_a_node(at):
     return calls
 
 
-def call_without_a_node(program):
-    returns, calls = Returns(program), without_a_node(program.room(64))
+def call_without_a_node(program, at):
+    returns, calls = Returns(program), without_a_node(at)
     assert calls.keys() == FUNCTIONS.keys() - ANYWHERE
     for name, words in calls.items():
         if name.endswith("_i"):
@@ -225,14 +225,48 @@ def test_functions_succeed_while_there_is_a_node(nodes):
     program, other = nodes.program(0), nodes.on(1)
     noted = set(ANYWHERE)
     for _ in range(2):
-        call_without_a_node(program)
+        call_without_a_node(program, program.room(64))
         program.initialize(nodes.number())
         succeed_at_an_endpoint(program, other, noted)
         for kind in KINDS:
             succeed_at_a_channel(kind, program, other, noted)
         program.finalize()
-    call_without_a_node(program)
+    call_without_a_node(program, program.room(64))
     assert FUNCTIONS.keys() - noted == {"finalize"}
+
+
+def test_a_child_is_no_node_and_becomes_another_one(pair, nodes):
+    """MC-GEN-15, MC-FINAL-5, MC-INIT-6: while messages and scalars of its parent go on, each function says in
+    a forked child that there is no node. A child becomes a node, talks to its parent and ends; what the
+    parent has open stays, and the child's number is free."""
+    one, other = pair
+    own, there = one.endpoint(), other.endpoint()
+    ends = [channel(kind, *nodes) for kind in KINDS for nodes in (pair, pair[::-1])]
+    count = 20_000
+    scalars = ends[2]
+    sent = one.later.put("messages", own, there, 1, 7, count, 100)
+    more = one.later.put("scalars", scalars.send, 9, count)
+    taken = [
+        other.later.take("messages", there, 7, count, 100),
+        other.later.take("scalars", scalars.receive, 9, count),
+    ]
+    for _ in range(3):
+        call_without_a_node(one.child, one.room(64))
+    for moved in (sent, more, *taken):
+        assert moved.result(90) == Moved(count, 0, "SUCCESS")
+    for number in (nodes.number(), nodes.number()):
+        visit = one.later_child.visit(number, own)
+        child = other.get(number, 1)
+        assert one.receive(own) == struct.pack("<Q", number)
+        one.send(own, child, struct.pack("<Q", 5))
+        assert visit.result() == Moved(5, 0, "SUCCESS")
+        for each in ends:
+            assert "OPEN" in each.sender.flags(each.out) & each.receiver.flags(each.into)
+            carries(each)
+        again = nodes.on(1, number)
+        again.send(again.endpoint(), own, b"the number is free")
+        assert one.receive(own) == b"the number is free"
+    assert one.child.visit(other.number, own).status == "NODE_INITFAILED"
 
 
 # --- signals and time
@@ -808,8 +842,9 @@ def test_waiting_for_any_returns_the_one(pair):
     posted[1], posted[3] = (other.receive_i(ends[n], 16) for n in (1, 3))
     # One that fails is one that is over.
     one.send(own, ends[2], bytes(20))
-    with fails("MSG_TRUNCATED"):
+    with fails("MSG_TRUNCATED") as raised:
         other.wait_any(*posted)
+    assert raised.value.value & 0xFFFF_FFFF == 2
     with fails("REQUEST_INVALID"):
         posted[2].wait(0)
     for n in (0, 1, 3):
@@ -846,10 +881,11 @@ def test_cancelling_wakes_who_waits(pair):
     words = f"requests={posted[1].handle}"
     waits_any = other.later.call("wait_any", 1, words, "cell=0", FOREVER)
     other.until_asleep()
-    for request, call in zip(posted, (waits, waits_any)):
+    for request, call, nothing in zip(posted, (waits, waits_any), (0, FOREVER)):
         request.cancel()
-        with fails("REQUEST_CANCELLED"):
+        with fails("REQUEST_CANCELLED") as raised:
             call.result()
+        assert raised.value.value & (nothing or 0xFF) == nothing
         with fails("REQUEST_INVALID"):
             request.cancel()
     done = other.receive_i(there)
@@ -999,8 +1035,11 @@ def test_what_does_not_fit_is_not_connected(pair, kind):
     for name, value in (("max_payload_size", 64), ("num_priorities", 4), ("priority", 1)):
         unlike = other.endpoint(**{name: value})
         for ends in ((out, unlike), (unlike, out)):
+            with stopped(other):
+                request = one.connect(kind, *ends)
+            assert request.status == "PENDING"
             with fails("ATTR_INCOMPATIBLE"):
-                one.connect(kind, *ends).wait()
+                request.wait()
     (other_kind,) = set(KINDS) - {kind}
     declared = other.endpoint(type=TYPES[other_kind])
     with fails("ATTR_INCOMPATIBLE"):
@@ -1058,6 +1097,9 @@ def test_an_end_is_opened_as_what_it_is(pair, kind):
         one.open(kind, SEND, out)
     opens.cancel()
     receives = other.open(kind, RECEIVE, into)
+    # Each has been told what the other one has done.
+    for node in pair:
+        node.until_asleep()
     assert receives.test() == (False, 0)
     send = one.open(kind, SEND, out).opened()
     receive = receives.opened()
@@ -1091,8 +1133,9 @@ def test_an_end_is_opened_as_what_it_is(pair, kind):
         waits.wait()
 
 
-def test_of_those_who_connect_one_succeeds(nodes):
-    """MC-PKTCONN-6, MC-CHAN-4: of two nodes that connect an endpoint to another one each, at the same
+@pytest.mark.parametrize("kind", KINDS)
+def test_of_those_who_connect_one_succeeds(nodes, kind):
+    """MC-PKTCONN-6, MC-SCLCONN-1, MC-CHAN-4: of two nodes that connect an endpoint to another one each, at the same
     time, again and again; the other endpoint is left as it was."""
     one, other, third = (nodes.on(host) for host in range(3))
     for _ in range(5):
@@ -1101,7 +1144,7 @@ def test_of_those_who_connect_one_succeeds(nodes):
 
         # Who is late may be told so at once.
         def connects(node, out):
-            return status_of(lambda: node.connect(PACKETS, out, into).wait())
+            return status_of(lambda: node.connect(kind, out, into).wait())
 
         with ThreadPoolExecutor() as both:
             statuses = list(both.map(connects, (one, other), outs))
@@ -1298,6 +1341,28 @@ def test_slots_are_given_back_in_any_order(pair):
         other.release(packet)
 
 
+def test_packets_wait_in_the_order_of_the_calls(pair):
+    """MC-CHAN-20, MC-PKTSEND-1: of calls that wait and of those that do not, by turns, while there is no
+    slot."""
+    one, other = pair
+    ends = channel(PACKETS, one, other, max_payload_size=64)
+    for _ in range(SLOTS):
+        one.send_packet(ends.send, b"full")
+    waiting, blocked = [], []
+    for n in range(0, 6, 2):
+        request = one.send_packet_i(ends.send, bytes([n]))
+        assert request.status == "PENDING"
+        waiting.append(request)
+        at, size = one.passed(bytes([n + 1]))
+        blocked.append(one.later.call("pktchan_send", ends.send, at, size))
+        one.until_asleep()
+    taken = [other.take_packet(ends.receive) for _ in range(SLOTS + 6)]
+    assert taken == [b"full"] * SLOTS + [bytes([n]) for n in range(6)]
+    assert [request.wait() for request in waiting] == [1] * 3
+    for call in blocked:
+        call.result()
+
+
 def test_receives_of_packets_wait_in_their_order(pair):
     """MC-PKTRECVI-1, MC-PKTRECVI-3, MC-REQ-7, MC-REQ-12, MC-CANCEL-4: one that is withdrawn takes
     nothing, and one that was complete has its packet."""
@@ -1447,7 +1512,7 @@ def test_nothing_is_lost_while_one_side_stands_still(pair, kind, count):
 
 
 def test_a_sender_that_closes_loses_nothing(pair):
-    """MC-CHAN-12, MC-CHAN-13, MC-CHAN-14, MC-PKTSCLOSE-2, MC-PKTSCLOSE-3, MC-PKTRCLOSE-4,
+    """MC-CHAN-12, MC-CHAN-13, MC-CHAN-14, MC-PKTSCLOSE-2, MC-PKTSCLOSE-3, MC-SCLSCLOSE-1, MC-PKTRCLOSE-4,
     MC-PKTRCLOSE-6, MC-CHAN-18: also what had to wait for room; then there is no more."""
     one, other = pair
     ends = channel(PACKETS, one, other, max_payload_size=64)
@@ -1483,9 +1548,17 @@ def test_a_sender_that_closes_loses_nothing(pair):
     other.connect(PACKETS, ends.into, ends.out).wait()
 
 
+def opened_again(ends):
+    """A channel between the same endpoints."""
+    kind, sender, receiver, out, into, *_ = ends
+    sender.connect(kind, out, into).wait()
+    opens = sender.open(kind, SEND, out), receiver.open(kind, RECEIVE, into)
+    return Channel(kind, sender, receiver, out, into, *(request.opened() for request in opens))
+
+
 def test_a_receiver_that_closes_ends_what_waits(pair):
-    """MC-CHAN-12, MC-CHAN-14, MC-CHAN-18, MC-PKTRCLOSE-2, MC-SCLSEND-3: at both ends; what has
-    arrived is gone."""
+    """MC-CHAN-12, MC-CHAN-14, MC-CHAN-18, MC-PKTRCLOSE-2, MC-SCLRCLOSE-1, MC-SCLSEND-3: at both ends; what has
+    arrived is gone, also from the next channel of the same endpoints."""
     one, other = pair
     ends = channel(PACKETS, one, other, max_payload_size=64)
     waits = other.later.call("pktchan_recv", ends.receive, "cell=0", "cell=0")
@@ -1503,17 +1576,35 @@ def test_a_receiver_that_closes_ends_what_waits(pair):
     sends = [one.send_packet_i(ends.send, bytes([n])) for n in range(SLOTS + 1)]
     blocked = one.later.call("pktchan_send", ends.send, at, size)
     one.until_asleep()
+    until_waiting(other, PACKETS, ends.receive, SLOTS)
     closed = other.close(PACKETS, RECEIVE, ends.receive)
     with fails("CHAN_INVALID"):
         blocked.result()
     with fails("CHAN_INVALID"):
         sends[-1].wait()
+    with fails("CHAN_INVALID"):
+        other.receive_packet(ends.receive)
     one.close(PACKETS, SEND, ends.send).wait()
     closed.wait()
+    again = opened_again(ends)
+    assert other.waiting(PACKETS, again.receive) == 0
+    one.send_packet(again.send, b"first")
+    assert other.take_packet(again.receive) == b"first"
     scalars = channel(SCALARS, one, other)
-    other.close(SCALARS, RECEIVE, scalars.receive)
+    for n in range(3):
+        one.send_scalar(scalars.send, n)
+    until_waiting(other, SCALARS, scalars.receive, 3)
+    closed = other.close(SCALARS, RECEIVE, scalars.receive)
+    with fails("CHAN_INVALID"):
+        other.receive_scalar(scalars.receive)
     sent = one.repeat(100_000, "sclchan_send_uint64", scalars.send, 1)
     assert sent.status == "CHAN_INVALID"
+    one.close(SCALARS, SEND, scalars.send).wait()
+    closed.wait()
+    again = opened_again(scalars)
+    assert other.waiting(SCALARS, again.receive) == 0
+    one.send_scalar(again.send, 9)
+    assert other.receive_scalar(again.receive) == 9
 
 
 @pytest.mark.parametrize("kind", KINDS)

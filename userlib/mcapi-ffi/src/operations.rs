@@ -2,9 +2,12 @@
 
 //! Requests of the program, and where their results go.
 //!
-//! A result is written once, by the first call that learns that the operation is complete (MC-GEN-7).
-//! Others that ask for the same request wait until it is there, so that nobody writes after a call
-//! has told the program that the memory is its own again.
+//! A result is written once, by the first call that learns that the operation is complete (MC-GEN-7), while
+//! it has the table. Others that ask for the same request wait until it is there, so that nobody writes after
+//! a call has told the program that the memory is its own again.
+//!
+//! The place of an operation in the table is there before the operation begins: one that there is no memory
+//! for has not begun.
 
 use crate::{answer::Answer, process::State};
 use mcapi::{Completion, Device, Error, Outcome, Request, Result};
@@ -13,7 +16,7 @@ use std::{
     collections::HashMap,
     ffi::c_void,
     ptr,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Mutex, MutexGuard, PoisonError},
 };
 
 /// Where the result of an operation goes.
@@ -65,26 +68,83 @@ impl Begun {
 
 /// What is known of a request.
 #[derive(Debug)]
-pub struct Operation {
+struct Operation {
     moves: bool,
     /// None once the result was written.
-    destination: Mutex<Option<Destination>>,
+    destination: Option<Destination>,
 }
 
-impl Operation {
-    fn destination(&self) -> MutexGuard<'_, Option<Destination>> {
-        self.destination
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+/// The operations of a node, by their requests.
+#[derive(Debug, Default)]
+pub struct Operations(Mutex<Table>);
+
+/// Invariant: there is memory for as many more operations as were promised a place.
+#[derive(Debug, Default)]
+struct Table {
+    begun: HashMap<Request, Operation>,
+    promised: usize,
+}
+
+/// A place for an operation that is about to begin.
+struct Place<'a>(&'a Operations);
+
+impl Place<'_> {
+    fn fill(self, begun: Begun) {
+        let operation = Operation {
+            moves: begun.moves,
+            destination: Some(begun.destination),
+        };
+        self.0.all().begun.insert(begun.request, operation);
+    }
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        self.0.all().promised -= 1;
+    }
+}
+
+impl Operations {
+    fn all(&self) -> MutexGuard<'_, Table> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Write the result, unless that was done.
+    /// A place for one more operation.
+    ///
+    /// # Errors
+    /// [`Error::MemoryLimit`].
+    fn place(&self) -> Result<Place<'_>> {
+        let mut all = self.all();
+        let places = all.promised + 1;
+        let reserved = all.begun.try_reserve(places);
+        reserved.map_err(|_| Error::MemoryLimit)?;
+        all.promised = places;
+        Ok(Place(self))
+    }
+
+    /// Whether one of some operations moves data.
+    ///
+    /// # Errors
+    /// [`Error::RequestInvalid`] (MC-REQ-1, MC-REQ-4): one of them is not there.
+    fn any_moves(&self, requests: &[Request]) -> Result<bool> {
+        let all = self.all();
+        let mut moves = false;
+        for request in requests {
+            let operation = all.begun.get(request);
+            moves |= operation.ok_or(Error::RequestInvalid)?.moves;
+        }
+        Ok(moves)
+    }
+
+    /// Write the result of an operation, unless that was done.
     ///
     /// # Errors
     /// [`Error::MessageTruncated`] (MC-MSGRECV-3).
-    fn settle(&self, done: &Completion) -> Result<()> {
-        let mut destination = self.destination();
-        match (destination.take(), done) {
+    fn settle(&self, request: Request, done: &Completion) -> Result<()> {
+        let mut all = self.all();
+        let operation = all.begun.get_mut(&request);
+        let destination = operation.and_then(|operation| operation.destination.take());
+        match (destination, done) {
             (Some(Destination::Endpoint(out)), Completion::Endpoint(endpoint)) => {
                 out.write(endpoint.to_raw());
             }
@@ -106,39 +166,21 @@ impl Operation {
     }
 
     /// Write the result and the size, and say what has become of the operation (MC-REQ-8).
-    fn end(&self, outcome: Outcome, size: Out<usize>) -> Result<()> {
+    fn end(&self, request: Request, outcome: Outcome, size: Out<usize>) -> Result<()> {
         let done = outcome?;
         size.write(done.size());
-        self.settle(&done)
-    }
-}
-
-/// The operations of a node, by their requests.
-#[derive(Debug, Default)]
-pub struct Operations(Mutex<HashMap<Request, Arc<Operation>>>);
-
-impl Operations {
-    fn all(&self) -> MutexGuard<'_, HashMap<Request, Arc<Operation>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// # Errors
-    /// [`Error::RequestInvalid`] (MC-REQ-1, MC-REQ-4).
-    pub fn find(&self, request: Request) -> Result<Arc<Operation>> {
-        self.all()
-            .get(&request)
-            .cloned()
-            .ok_or(Error::RequestInvalid)
+        self.settle(request, &done)
     }
 
     /// Count them.
     #[cfg(test)]
     pub fn count(&self) -> usize {
-        self.all().len()
+        self.all().begun.len()
     }
 
+    /// Forget an operation. Its result is written by then, or nobody writes it any more.
     fn forget(&self, request: Request) {
-        self.all().remove(&request);
+        self.all().begun.remove(&request);
     }
 }
 
@@ -147,25 +189,21 @@ impl<D: Device> State<D> {
     /// once has not begun.
     ///
     /// # Errors
-    /// [`Error::Parameter`]: there is no place for the request; the operation's.
+    /// [`Error::Parameter`]: there is no place for the request; [`Error::MemoryLimit`]; the operation's.
     pub fn begin(
         &self,
         request: Out<u32>,
         start: impl FnOnce(&Self) -> Result<Begun>,
     ) -> Result<Answer<()>> {
         request.required().map_err(|Null| Error::Parameter)?;
+        let place = self.operations.place()?;
         let begun = start(self)?;
-        let operation = Operation {
-            moves: begun.moves,
-            destination: Mutex::new(Some(begun.destination)),
-        };
-        self.operations
-            .all()
-            .insert(begun.request, Arc::new(operation));
-        let looked = self.look(begun.request, Out::NULL);
+        let handle = begun.request;
+        place.fill(begun);
+        let looked = self.look(handle, Out::NULL);
         match looked {
-            Ok(_) => request.write(begun.request.to_raw()),
-            Err(_) => self.cancel(begun.request).unwrap_or_default(),
+            Ok(_) => request.write(handle.to_raw()),
+            Err(_) => self.cancel(handle).unwrap_or_default(),
         }
         looked
     }
@@ -175,9 +213,11 @@ impl<D: Device> State<D> {
     /// # Errors
     /// [`Error::RequestInvalid`]; the operation's.
     fn look(&self, request: Request, size: Out<usize>) -> Result<Answer<()>> {
-        let operation = self.operations.find(request)?;
         match self.node.test(request)? {
-            Some(done) => operation.end(Ok(done), size).map(Answer::success),
+            Some(done) => {
+                let ended = self.operations.end(request, Ok(done), size);
+                ended.map(Answer::success)
+            }
             None => Ok(Answer::PENDING),
         }
     }
@@ -202,12 +242,12 @@ impl<D: Device> State<D> {
         size: Out<usize>,
         deadline: mcapi::Deadline,
     ) -> Result<(usize, Result<()>)> {
-        let operations = self.known(requests, size)?;
+        self.known(requests, size)?;
         let (index, outcome) = self.node.wait_any(requests, deadline)?;
-        let ended = requests.get(index).zip(operations.get(index));
-        let (request, operation) = ended.ok_or(Error::General)?;
-        self.operations.forget(*request);
-        Ok((index, operation.end(outcome, size)))
+        let request = *requests.get(index).ok_or(Error::General)?;
+        let ended = self.operations.end(request, outcome, size);
+        self.operations.forget(request);
+        Ok((index, ended))
     }
 
     /// Withdraw an operation and release its request; what it has done stands (MC-CANCEL-1 to
@@ -216,28 +256,23 @@ impl<D: Device> State<D> {
     /// # Errors
     /// [`Error::RequestInvalid`].
     pub fn cancel(&self, request: Request) -> Result<()> {
-        let operation = self.operations.find(request)?;
+        self.operations.any_moves(&[request])?;
         if let Some(Ok(done)) = self.node.cancel(request)? {
             // That a message was too long is told to those who wait.
-            let _ = operation.settle(&done);
+            let _ = self.operations.settle(request, &done);
         }
         self.operations.forget(request);
-        operation.destination().take();
         Ok(())
     }
 
-    /// The operations of requests. Those that move data have a size (MC-TEST-4, MC-WAIT-7).
+    /// Refuse requests of which there is none. Those that move data have a size (MC-TEST-4, MC-WAIT-7).
     ///
     /// # Errors
     /// [`Error::RequestInvalid`]; [`Error::Parameter`].
-    fn known(&self, requests: &[Request], size: Out<usize>) -> Result<Vec<Arc<Operation>>> {
-        let operations = requests
-            .iter()
-            .map(|request| self.operations.find(*request));
-        let operations = operations.collect::<Result<Vec<_>>>()?;
-        if operations.iter().any(|operation| operation.moves) {
+    fn known(&self, requests: &[Request], size: Out<usize>) -> Result<()> {
+        if self.operations.any_moves(requests)? {
             size.required().map_err(|Null| Error::Parameter)?;
         }
-        Ok(operations)
+        Ok(())
     }
 }

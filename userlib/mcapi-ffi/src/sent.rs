@@ -5,50 +5,118 @@
 
 use mcapi::{Channel, Request, SEND_BUFFERS_MAX};
 use std::{
-    collections::{HashMap, VecDeque},
+    collections::{HashMap, TryReserveError, VecDeque},
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
 /// Addresses that are kept of a channel: at least as many as can be on their way.
 const KEPT: usize = SEND_BUFFERS_MAX as usize;
 
-/// The last packets of each channel that is open.
+/// The last packets of each channel that is open, as memory allows.
 #[derive(Debug, Default)]
-pub struct Sent(Mutex<HashMap<Channel, VecDeque<Packet>>>);
+pub struct Sent(Mutex<Notes>);
+
+#[derive(Debug, Default)]
+struct Notes {
+    /// By their addresses: the last one of each channel, in the order in which they were sent.
+    packets: HashMap<usize, Vec<Packet>>,
+    /// Addresses and numbers of each channel's packets, the oldest first. Some are in `packets` no more.
+    order: HashMap<Channel, VecDeque<(usize, u64)>>,
+    /// Packets that were noted.
+    count: u64,
+}
 
 #[derive(Clone, Copy, Debug)]
 struct Packet {
-    address: usize,
+    channel: Channel,
+    number: u64,
     /// None: the call that has sent it has waited.
     request: Option<Request>,
 }
 
+impl Notes {
+    fn note(
+        &mut self,
+        channel: Channel,
+        address: usize,
+        request: Option<Request>,
+    ) -> Result<(), TryReserveError> {
+        self.order.try_reserve(1)?;
+        let order = self.order.entry(channel).or_default();
+        let oldest = match order.len() == KEPT {
+            true => order.pop_front(),
+            false => None,
+        };
+        order.try_reserve(1)?;
+        self.count += 1;
+        let number = self.count;
+        order.push_back((address, number));
+        if let Some((address, number)) = oldest {
+            self.drop_packets(address, |packet| packet.number == number);
+        }
+        self.packets.try_reserve(1)?;
+        let packets = self.packets.entry(address).or_default();
+        packets.retain(|packet| packet.channel != channel);
+        packets.try_reserve(1)?;
+        packets.push(Packet {
+            channel,
+            number,
+            request,
+        });
+        Ok(())
+    }
+
+    /// Drop packets of an address.
+    fn drop_packets(&mut self, address: usize, goes: impl Fn(&Packet) -> bool) {
+        let Some(packets) = self.packets.get_mut(&address) else {
+            return;
+        };
+        packets.retain(|packet| !goes(packet));
+        if packets.is_empty() {
+            self.packets.remove(&address);
+        }
+    }
+}
+
 impl Sent {
-    fn channels(&self) -> MutexGuard<'_, HashMap<Channel, VecDeque<Packet>>> {
+    fn notes(&self) -> MutexGuard<'_, Notes> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Note a packet.
+    /// Note a packet. Where there is no memory for that, its address is not known, nor as that of an
+    /// earlier one.
     pub fn note(&self, channel: Channel, address: usize, request: Option<Request>) {
-        let mut channels = self.channels();
-        let packets = channels.entry(channel).or_default();
-        if packets.len() == KEPT {
-            packets.pop_front();
+        let mut notes = self.notes();
+        if notes.note(channel, address, request).is_err() {
+            notes.packets.remove(&address);
         }
-        packets.push_back(Packet { address, request });
     }
 
     /// Whether a packet at an address was sent, and by which request; the last one.
     pub fn find(&self, address: usize) -> Option<Option<Request>> {
-        let channels = self.channels();
-        let mut all = channels.values().flat_map(|packets| packets.iter().rev());
-        let packet = all.find(|packet| packet.address == address)?;
+        let notes = self.notes();
+        let packet = notes.packets.get(&address)?.last()?;
         Some(packet.request)
     }
 
     /// Forget the packets of a channel.
     pub fn forget(&self, channel: Channel) {
-        self.channels().remove(&channel);
+        let mut notes = self.notes();
+        for (address, _) in notes.order.remove(&channel).unwrap_or_default() {
+            notes.drop_packets(address, |packet| packet.channel == channel);
+        }
+    }
+
+    /// The number of the last packet.
+    pub fn last(&self) -> u64 {
+        self.notes().count
+    }
+
+    /// Forget what was sent from an address, up to the packet of a number: the address is not the program's
+    /// memory any more.
+    pub fn forget_until(&self, address: usize, last: u64) {
+        self.notes()
+            .drop_packets(address, |packet| packet.number <= last);
     }
 }
 
@@ -73,5 +141,24 @@ mod tests {
         assert_eq!(sent.find(10 + KEPT), Some(None));
         sent.forget(one);
         assert_eq!([sent.find(12), sent.find(1)], [None, Some(None)]);
+    }
+
+    /// MC-PKTRELTEST-2: of an address that was sent on several channels the last send counts, and an
+    /// earlier one does when the channel of that one is closed.
+    #[test]
+    fn the_last_send_of_an_address_counts() {
+        let [one, other] = [1, 2].map(Channel::from_raw);
+        let request = Request::from_raw(7);
+        // Tables of their own, in an order of their own.
+        for _ in 0..64 {
+            let sent = Sent::default();
+            sent.note(one, 5, None);
+            sent.note(other, 5, Some(request));
+            assert_eq!(sent.find(5), Some(Some(request)));
+            sent.note(one, 5, None);
+            assert_eq!(sent.find(5), Some(None));
+            sent.forget(one);
+            assert_eq!(sent.find(5), Some(Some(request)));
+        }
     }
 }

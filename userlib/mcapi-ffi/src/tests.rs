@@ -6,11 +6,13 @@
 mod channels;
 mod endpoints;
 mod limits;
+mod memory;
 mod messages;
 mod misuse;
 mod nodes;
 mod requests;
 mod states;
+mod storm;
 mod timeouts;
 
 use crate::{

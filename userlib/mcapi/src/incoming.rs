@@ -31,7 +31,7 @@ pub(crate) struct Arrived {
     pub(crate) lane: Lane,
     /// Bytes that it had.
     pub(crate) total: usize,
-    /// The bytes; nothing if nobody wanted them when it began.
+    /// The bytes; nothing if nobody wanted them when it began, or there was no memory for them.
     pub(crate) data: Option<Vec<u8>>,
 }
 
@@ -65,7 +65,7 @@ pub(crate) struct Incoming {
 
 impl Incoming {
     /// A frame of a message has arrived; the message, if it is whole. Its bytes are kept if it is
-    /// `wanted` when it begins.
+    /// `wanted` when it begins, and there is memory for them.
     ///
     /// # Errors
     /// [`End::Broken`]: there is no buffer for it, or it does not fit what came before.
@@ -92,7 +92,7 @@ impl Incoming {
             (slot @ None, Some(total)) if total <= MESSAGE_MAX => slot.insert(Part {
                 total,
                 at: 0,
-                data: wanted.then(|| Vec::with_capacity(total)),
+                data: wanted.then(|| room(total)).flatten(),
             }),
             (Some(part), None) => part,
             _ => return Err(End::Broken),
@@ -212,6 +212,13 @@ impl Incoming {
         });
         debts.collect()
     }
+}
+
+/// Room for so many bytes, if there is memory: what another node sends must not end this process.
+fn room(len: usize) -> Option<Vec<u8>> {
+    let mut bytes = Vec::new();
+    bytes.try_reserve_exact(len).ok()?;
+    Some(bytes)
 }
 
 /// Put a frame's data behind those that are there.

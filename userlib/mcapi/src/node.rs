@@ -47,6 +47,9 @@ const ROUNDS: usize = 4;
 /// How long a node may take to receive the rest of a message whose sender has waited long enough.
 const GRACE: Duration = Duration::from_secs(2);
 
+/// How long a call sleeps that there is no memory for, before it tries again.
+const NAP: Duration = Duration::from_millis(1);
+
 /// Nodes of one host that a node accepts sessions of.
 pub(crate) const PEERS_MAX: usize = 256;
 
@@ -306,7 +309,9 @@ impl<D: Device> Node<D> {
             other => other,
         };
         let begun = Instant::now();
-        let request = self.0.with(|core| core.engine.get(endpoint, By::Call))?;
+        let request = begin_call(deadline, || {
+            self.0.with(|core| core.engine.get(endpoint, By::Call))
+        })?;
         match self.0.finish(request, begun, deadline)?? {
             Completion::Endpoint(endpoint) => Ok(endpoint),
             _ => Err(Error::General),
@@ -392,10 +397,8 @@ impl<D: Device> Node<D> {
         attribute: u16,
         deadline: Deadline,
     ) -> Result<u64> {
-        let done = self.0.call(|core| {
-            let request = core.engine.ask(node, subject, attribute)?;
-            Ok((request, deadline))
-        });
+        let ask = |core: &mut Core<D>| core.engine.ask(node, subject, attribute);
+        let done = self.0.call(|_| Ok(deadline), ask);
         let done = done.map_err(|error| match error {
             Error::Timeout => Error::General,
             other => other,
@@ -426,8 +429,8 @@ impl<D: Device> Node<D> {
         self.0.with(send)
     }
 
-    /// Send a message: wait until there is a buffer for it at the receiver, as long as the
-    /// sender's [`Attribute::Timeout`] says.
+    /// Send a message: wait until there is memory for its copy, and a buffer for it at the receiver, as
+    /// long as the sender's [`Attribute::Timeout`] says.
     ///
     /// # Errors
     /// As [`msg_send_i`](Self::msg_send_i) and of its request, but for the limits;
@@ -440,10 +443,8 @@ impl<D: Device> Node<D> {
         priority: u32,
     ) -> Result<()> {
         let data = data.into().piece();
-        let sent = self.0.call(|core| {
-            let request = core.engine.send(from, to, data, priority, By::Call)?;
-            Ok((request, core.deadline(from)?))
-        })?;
+        let send = |core: &mut Core<D>| core.engine.send(from, to, data, priority, By::Call);
+        let sent = self.0.call(|core| core.deadline(from), send)?;
         sent.map(|_| ())
     }
 
@@ -478,10 +479,8 @@ impl<D: Device> Node<D> {
     /// # Errors
     /// The same.
     pub fn msg_take(&self, endpoint: Endpoint, room: usize) -> Result<(Arc<Vec<u8>>, bool)> {
-        let received = self.0.call(|core| {
-            let request = core.engine.receive(endpoint, room, By::Call)?;
-            Ok((request, core.deadline(endpoint)?))
-        })?;
+        let receive = |core: &mut Core<D>| core.engine.receive(endpoint, room, By::Call);
+        let received = self.0.call(|core| core.deadline(endpoint), receive)?;
         match received? {
             Completion::Message { data, is_truncated } => Ok((data, is_truncated)),
             _ => Err(Error::General),
@@ -715,6 +714,33 @@ impl<D: Device> Core<D> {
 fn has_room_for(node: NodeId, host: u32, others: impl Iterator<Item = (NodeId, u32)>) -> bool {
     let others = others.filter(|(other, at)| *at == host && *other != node);
     others.count() < PEERS_MAX
+}
+
+/// Begin the request of a call that waits. One that there is no memory for is begun when there is, before
+/// a deadline (MC-MSGSEND-2).
+///
+/// # Errors
+/// What it cannot begin for, but no memory; [`Error::Timeout`].
+fn begin_call(deadline: Deadline, begin: impl Fn() -> Result<Request>) -> Result<Request> {
+    loop {
+        match begin() {
+            Err(Error::MemoryLimit) => nap(deadline)?,
+            begun => return begun,
+        }
+    }
+}
+
+/// Sleep for a while, until there may be memory.
+///
+/// # Errors
+/// [`Error::Timeout`]: the deadline is over.
+fn nap(deadline: Deadline) -> Result<()> {
+    let left = deadline.remaining().unwrap_or(NAP);
+    if left.is_zero() {
+        return Err(Error::Timeout);
+    }
+    std::thread::sleep(left.min(NAP));
+    Ok(())
 }
 
 /// Receive what has arrived on a link that is over.
@@ -997,18 +1023,29 @@ impl<D: Device> NodeShared<D> {
         }
     }
 
-    /// Begin a request of a call and wait for its end.
+    /// Begin a request of a call and wait for its end, both until a deadline.
     ///
     /// # Errors
-    /// What it cannot begin for; as [`finish`](Self::finish).
+    /// What it cannot begin for, but no memory; as [`finish`](Self::finish).
     fn call(
         self: &Arc<Self>,
-        begin: impl FnOnce(&mut Core<D>) -> Result<(Request, Deadline)>,
+        deadline: impl FnOnce(&Core<D>) -> Result<Deadline>,
+        begin: impl Fn(&mut Core<D>) -> Result<Request>,
     ) -> Result<Outcome> {
         let mut core = self.alive()?;
-        let begun = begin(&mut core);
-        self.settle(&mut core);
-        let (request, deadline) = begun?;
+        let deadline = deadline(&core)?;
+        let request = loop {
+            let begun = begin(&mut core);
+            self.settle(&mut core);
+            match begun {
+                Err(Error::MemoryLimit) => {
+                    drop(core);
+                    nap(deadline)?;
+                    core = self.alive()?;
+                }
+                begun => break begun?,
+            }
+        };
         if let Some(done) = core.take_done(request) {
             return Ok(done);
         }

@@ -4,9 +4,15 @@
 
 use std::{
     alloc::{GlobalAlloc, Layout, System},
+    cell::Cell,
     ptr,
     sync::atomic::{AtomicUsize, Ordering},
 };
+
+thread_local! {
+    /// The largest piece that this thread gets. It needs no memory, and nothing is dropped.
+    static HERE: Cell<usize> = const { Cell::new(usize::MAX) };
+}
 
 /// The system's memory, of which there are no pieces larger than a limit.
 ///
@@ -34,6 +40,15 @@ impl LimitedMemory {
     pub fn limit(&self, bytes: usize) {
         self.0.store(bytes, Ordering::Relaxed);
     }
+
+    /// Let pieces for this thread have so many bytes at most, whatever others get.
+    pub fn limit_here(&self, bytes: usize) {
+        HERE.set(bytes);
+    }
+
+    fn largest(&self) -> usize {
+        self.0.load(Ordering::Relaxed).min(HERE.get())
+    }
 }
 
 impl Default for LimitedMemory {
@@ -46,7 +61,7 @@ impl Default for LimitedMemory {
 // trait's own function, which allocates anew.
 unsafe impl GlobalAlloc for LimitedMemory {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        match layout.size() <= self.0.load(Ordering::Relaxed) {
+        match layout.size() <= self.largest() {
             // SAFETY: The caller promises what the system wants.
             true => unsafe { System.alloc(layout) },
             false => ptr::null_mut(),

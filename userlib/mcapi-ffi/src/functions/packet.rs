@@ -97,7 +97,11 @@ pub fn pktchan_available<D: Device>(state: &State<D>, channel: u32) -> Result<u3
 
 /// Give the buffer of a packet back (MC-PKTREL-1 to MC-PKTREL-5).
 pub fn pktchan_release<D: Device>(state: &State<D>, buffer: *const c_void) -> Result<()> {
-    state.node.pktchan_release(buffer.addr())
+    // It may have been sent on, and may be somebody else's as soon as it is released.
+    let last = state.sent.last();
+    state.node.pktchan_release(buffer.addr())?;
+    state.sent.forget_until(buffer.addr(), last);
+    Ok(())
 }
 
 /// Tell whether the memory of a packet that was sent may be used again, or a buffer that was

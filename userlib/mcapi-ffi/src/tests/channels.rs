@@ -52,6 +52,41 @@ pub struct Channel {
     pub handles: [u32; 2],
 }
 
+/// The endpoints and the handles of a channel from the first of two programs to the second one, with
+/// these ports and attributes.
+pub fn opened(
+    kind: Kind,
+    programs: [&Program; 2],
+    ports: [u32; 2],
+    attributes: &[(u32, u32)],
+) -> ([u64; 2], [u32; 2]) {
+    let endpoints = [0, 1].map(|end| create(programs[end], ports[end]));
+    for (number, value) in attributes {
+        for (program, endpoint) in programs.iter().zip(endpoints) {
+            set(program, endpoint, *number, *value).unwrap();
+        }
+    }
+    let [send, receive] = endpoints;
+    let (connecting, _) = begin(programs[1], |node| (kind.connect)(node, send, receive)).unwrap();
+    assert_eq!(wait_for(programs[1], connecting), Ok(()));
+    let mut handles = [UNTOUCHED; 2];
+    let mut opening = [0; 2];
+    for end in [1, 0] {
+        let handle = out(&mut handles[end]);
+        let open = |node: &Node| (kind.open[end])(node, handle, endpoints[end]);
+        opening[end] = begin(programs[end], open).unwrap().0;
+        if end == 1 {
+            assert_eq!(test(programs[end], opening[end]), Answer::PENDING);
+            assert_eq!(handles[end], UNTOUCHED);
+        }
+    }
+    for end in [0, 1] {
+        assert_eq!(wait_for(programs[end], opening[end]), Ok(()));
+        assert_ne!(handles[end], UNTOUCHED);
+    }
+    (endpoints, handles)
+}
+
 impl Channel {
     /// MC-PKTROPEN-2: a handle is written when both ends are open, and not before.
     pub fn new(kind: Kind) -> Self {
@@ -61,31 +96,8 @@ impl Channel {
     /// The same between endpoints with these attributes.
     pub fn with(kind: Kind, attributes: &[(u32, u32)]) -> Self {
         let programs = pair();
-        let endpoints = [create(&programs[0], 1), create(&programs[1], 2)];
-        for (number, value) in attributes {
-            for (program, endpoint) in programs.iter().zip(endpoints) {
-                set(program, endpoint, *number, *value).unwrap();
-            }
-        }
-        let [send, receive] = endpoints;
-        let (connecting, _) =
-            begin(&programs[1], |node| (kind.connect)(node, send, receive)).unwrap();
-        assert_eq!(wait_for(&programs[1], connecting), Ok(()));
-        let mut handles = [UNTOUCHED; 2];
-        let mut opening = [0; 2];
-        for end in [1, 0] {
-            let handle = out(&mut handles[end]);
-            let open = |node: &Node| (kind.open[end])(node, handle, endpoints[end]);
-            opening[end] = begin(&programs[end], open).unwrap().0;
-            if end == 1 {
-                assert_eq!(test(&programs[end], opening[end]), Answer::PENDING);
-                assert_eq!(handles[end], UNTOUCHED);
-            }
-        }
-        for end in [0, 1] {
-            assert_eq!(wait_for(&programs[end], opening[end]), Ok(()));
-            assert_ne!(handles[end], UNTOUCHED);
-        }
+        let [one, other] = &programs;
+        let (endpoints, handles) = opened(kind, [one, other], [1, 2], attributes);
         Channel {
             kind,
             programs,
@@ -124,13 +136,13 @@ impl Channel {
         self.kind.capacity == PACKETS.capacity
     }
 
-    fn send(&self, data: &[u8]) -> Result<()> {
+    pub fn send(&self, data: &[u8]) -> Result<()> {
         self.at(0, |node, channel| {
             functions::pktchan_send(node, channel, input(data))
         })
     }
 
-    fn receive(&self) -> Result<(*mut c_void, usize)> {
+    pub fn receive(&self) -> Result<(*mut c_void, usize)> {
         let (mut buffer, mut size) = (ptr::null_mut(), 0);
         let (to, len) = (out(&mut buffer), out(&mut size));
         self.at(1, |node, channel| {
@@ -139,11 +151,11 @@ impl Channel {
         Ok((buffer, size))
     }
 
-    fn release(&self, buffer: *const c_void) -> Result<()> {
+    pub fn release(&self, buffer: *const c_void) -> Result<()> {
         self.at(1, |node, _| functions::pktchan_release(node, buffer))
     }
 
-    fn release_test(&self, end: usize, buffer: *const c_void) -> Answer<u8> {
+    pub fn release_test(&self, end: usize, buffer: *const c_void) -> Answer<u8> {
         let answer = self.at(end, |node, _| functions::pktchan_release_test(node, buffer));
         answer.into()
     }
@@ -154,7 +166,7 @@ impl Channel {
     }
 }
 
-fn read(buffer: *const c_void, len: usize) -> Vec<u8> {
+pub fn read(buffer: *const c_void, len: usize) -> Vec<u8> {
     // SAFETY: The buffer of a packet of this length, which is not released.
     unsafe { std::slice::from_raw_parts(buffer.cast::<u8>(), len) }.to_vec()
 }
@@ -202,6 +214,41 @@ fn both_sides_are_told_whether_a_buffer_is_free() {
     let (buffer, _) = channel.receive().unwrap();
     assert_eq!(channel.release_test(1, buffer), Answer::PENDING);
     channel.release(buffer).unwrap();
+    assert_eq!(channel.release_test(1, buffer), unknown);
+}
+
+/// MC-PKTRELTEST-2, MC-PKTRELTEST-4, MC-BUF-6: a buffer that was received and sent on is free as memory that
+/// was sent until it is released; then it is none, and what is received there next is held.
+#[test]
+fn a_buffer_that_was_sent_on_is_released_as_others_are() {
+    let channel = Channel::with(PACKETS, &[(sys::MCAPI_ENDP_ATTR_MAX_PAYLOAD_SIZE, 64)]);
+    let [one, other] = &channel.programs;
+    let (_, [back, _]) = opened(PACKETS, [other, one], [3, 4], &[]);
+    let unknown = Answer::from(Error::BufferInvalid);
+    channel.send(b"first").unwrap();
+    let (buffer, len) = channel.receive().unwrap();
+    let data = read(buffer, len);
+    // SAFETY: The buffer of a packet of this length, which is not released.
+    let sent_on = unsafe { Input::new(buffer.cast::<u8>().cast_const(), len) };
+    other
+        .with(|node| functions::pktchan_send(node, back, sent_on))
+        .unwrap();
+    assert_eq!(data, b"first");
+    assert_eq!(channel.release_test(1, buffer), Answer::success(1));
+    channel.release(buffer).unwrap();
+    assert_eq!(channel.release_test(1, buffer), unknown);
+    // Until a packet comes to the same place.
+    let again = (0..64).any(|_| {
+        channel.send(b"next").unwrap();
+        let (next, _) = channel.receive().unwrap();
+        let is_same = next == buffer;
+        if is_same {
+            assert_eq!(channel.release_test(1, next), Answer::PENDING);
+        }
+        channel.release(next).unwrap();
+        is_same
+    });
+    assert!(again);
     assert_eq!(channel.release_test(1, buffer), unknown);
 }
 

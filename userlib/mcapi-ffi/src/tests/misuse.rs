@@ -655,3 +655,25 @@ fn of_limits_that_of_requests_is_told_first() {
     assert_eq!(send(64), Err(sys::MCAPI_ERR_REQUEST_LIMIT));
     assert_eq!(send(65), Err(sys::MCAPI_ERR_PKT_SIZE));
 }
+
+/// MC-PKTCONN-7, MC-SCLCONN-1: where a file names the domains, endpoints of others are none to connect.
+#[test]
+fn endpoints_of_a_domain_that_is_not_are_none() {
+    let world = world();
+    let load = move || {
+        let fabric = Fabric::with_device(world.open(Host::A));
+        Ok((fabric, Topology::parse("domain 7 0 1").unwrap()))
+    };
+    let program = Program::new(Box::leak(Box::new(load)));
+    initialize(&program, 7, 1).unwrap();
+    let own = create(&program, 1);
+    let elsewhere = mcapi::Endpoint::new(mcapi::NodeId::new(5, 1).unwrap(), 1).unwrap();
+    let elsewhere = elsewhere.to_raw();
+    let connects = [PACKETS.connect, SCALARS.connect];
+    for (send, receive) in [(own, elsewhere), (elsewhere, own)] {
+        for connect in connects {
+            let refused = begin(&program, |node| connect(node, send, receive));
+            assert_eq!(refused, Err(sys::MCAPI_ERR_ENDP_INVALID));
+        }
+    }
+}

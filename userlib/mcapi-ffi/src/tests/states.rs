@@ -125,6 +125,12 @@ fn endpoints_tell_their_state() {
             assert_eq!(open(first), Err(sys::MCAPI_ERR_CHAN_CLOSEPENDING));
             check_is_connected(&programs[first], ends[first], Error::ChannelClosePending);
             assert_eq!(test(&programs[first], closing), Answer::PENDING);
+            // The other end has been told that this one was closed, and is as it was.
+            std::thread::sleep(std::time::Duration::from_millis(50));
+            assert_eq!(test(&programs[first], closing), Answer::PENDING);
+            check(other, of(other) | OPEN);
+            assert_eq!(open(other), Err(sys::MCAPI_ERR_CHAN_OPEN));
+            check_is_connected(&programs[other], ends[other], Error::ChannelConnected);
             let (last, _) = close(other);
             for (end, request) in [(first, closing), (other, last)] {
                 assert_eq!(wait(&programs[end], request), Ok(0));

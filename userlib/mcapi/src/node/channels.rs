@@ -2,7 +2,7 @@
 
 //! Calls of programs for packet and scalar channels.
 
-use super::{Core, Node, NodeShared, Tie, LOOK};
+use super::{begin_call, nap, Core, Node, NodeShared, Tie, LOOK};
 use crate::{
     channel::{Direction, Kind},
     connection::Role,
@@ -44,7 +44,7 @@ impl<D: Device> Node<D> {
     /// owners of the endpoints object to is told by the request.
     ///
     /// # Errors
-    /// [`Error::DomainInvalid`]; [`Error::EndpointInvalid`]: both are the same;
+    /// [`Error::EndpointInvalid`]: both are the same, or there is no such domain;
     /// [`Error::RequestLimit`]. Of the request: [`Error::EndpointInvalid`];
     /// [`Error::ChannelConnected`], [`Error::ChannelClosePending`];
     /// [`Error::AttributeIncompatible`]; [`Error::General`]: a node cannot be reached, or has no
@@ -161,7 +161,7 @@ impl<D: Device> Node<D> {
         {
             return self.0.keep(&pipe, held);
         }
-        let request = self.0.begin_receive(&pipe, By::Call)?;
+        let request = begin_call(deadline, || self.0.begin_receive(&pipe, By::Call))?;
         match self.0.finish(request, begun, deadline)?? {
             Completion::Packet(packet) => Ok(packet),
             _ => Err(Error::General),
@@ -260,7 +260,7 @@ impl<D: Device> Node<D> {
                 return Ok(scalar);
             }
             // Until there is one, which another thread may take.
-            let request = self.0.begin_receive(&pipe, By::Call)?;
+            let request = begin_call(deadline, || self.0.begin_receive(&pipe, By::Call))?;
             self.0.finish(request, begun, deadline)??;
         }
     }
@@ -294,7 +294,11 @@ impl<D: Device> Node<D> {
     fn connect(&self, kind: Kind, send: Endpoint, receive: Endpoint) -> Result<Request> {
         for endpoint in [send, receive] {
             let (id, port) = (endpoint.node(), endpoint.port().into());
-            self.named(id.domain(), id.node(), port)?;
+            let named = self.named(id.domain(), id.node(), port);
+            named.map_err(|error| match error {
+                Error::DomainInvalid => Error::EndpointInvalid,
+                other => other,
+            })?;
         }
         self.0.with(|core| core.engine.connect(kind, send, receive))
     }
@@ -377,7 +381,8 @@ impl<D: Device> NodeShared<D> {
         }
     }
 
-    /// Send something: look for room for a while, then wait for it.
+    /// Send something: look for room for a while, then wait for it, with a copy as soon as there is memory
+    /// for that.
     fn send(
         self: &Arc<Self>,
         pipe: &Arc<Pipe<D>>,
@@ -388,11 +393,19 @@ impl<D: Device> NodeShared<D> {
             return Ok(());
         }
         let (begun, deadline) = (Instant::now(), pipe.deadline());
-        let sent = self.spin(pipe, begun, deadline, attempt)?;
+        let sent = self.spin(pipe, begun, deadline, &attempt)?;
         if sent.is_some() {
             return Ok(());
         }
-        let request = self.begin_send(pipe, data, By::Call)?;
+        let request = loop {
+            match self.begin_send(pipe, data, By::Call) {
+                Err(Error::MemoryLimit) => nap(deadline)?,
+                begun => break begun?,
+            }
+            if self.attempt(pipe, &attempt)?.is_some() {
+                return Ok(());
+            }
+        };
         self.finish(request, begun, deadline)??;
         Ok(())
     }
