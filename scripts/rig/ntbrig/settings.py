@@ -91,13 +91,6 @@ def _kernel_dir():
 
 
 @functools.cache
-def _configuration(kernel):
-    """The options of a kernel that is built; nothing if they are not beside it."""
-    path = kernel / ".config"
-    return path.read_text() if path.exists() else ""
-
-
-@functools.cache
 def _built_kernel(kind):
     command = [CHECKOUT / "scripts/kernel.sh", "--print-dir"]
     if kind != "rig":
@@ -210,9 +203,6 @@ class Settings:
 
     @property
     def kernel_image(self):
-        """What QEMU loads as it is, or what unpacks itself if the kernel was built without that."""
-        if "CONFIG_PVH=y\n" in _configuration(self.kernel_dir):
-            return self.kernel_dir / "vmlinux"
         return self.kernel_dir / "arch/x86/boot/bzImage"
 
     @property
