@@ -212,16 +212,30 @@ static uint32_t least_received(void)
 	return least;
 }
 
+/* Waits until so many messages were received, or until none has come for a long time. */
+static void await(uint64_t total)
+{
+	struct timespec soon = { 0, 1000000 };
+	uint64_t before = 0, received;
+	double end = 0;
+
+	while ((received = received_total) < total) {
+		if (received != before || !end)
+			end = now() + PATIENCE_MS / 1000;
+		else if (now() > end)
+			return;
+		before = received;
+		nanosleep(&soon, NULL);
+	}
+}
+
 static void compare(void)
 {
 	static struct table expected[NODES_MAX];
 	uint64_t total = take_tables(expected);
-	double end = now() + PATIENCE_MS / 1000;
-	struct timespec soon = { 0, 1000000 };
 	unsigned int n;
 
-	while (received_total < total && now() < end)
-		nanosleep(&soon, NULL);
+	await(total);
 	for (n = 0; n < nodes; n++)
 		wrong += memcmp(expected[n].counts, received[n].counts,
 			sizeof(expected[n].counts)) != 0;
