@@ -4,7 +4,8 @@
 //!
 //! What a process asks for in its own calls is allocated with `GFP_KERNEL_ACCOUNT`, or with
 //! [`atomic_account`], and needs no more. A [`MemoryGroup`] is for what comes to a process without
-//! its doing.
+//! its doing. What is allocated under a lock that others take is not charged: a process whose group
+//! is at its limit sleeps in the allocation, and they would wait for it.
 //!
 //! C header: [`include/linux/memcontrol.h`](srctree/include/linux/memcontrol.h)
 
@@ -15,8 +16,8 @@ use kernel::{
     types::NotThreadSafe, //
 };
 
-/// As `GFP_ATOMIC`, and charged. The charge does not fail: it may go beyond the group's limit,
-/// which then holds up what its processes ask for next.
+/// As `GFP_ATOMIC`, and charged. The charge does not fail: it may go beyond the group's limit. Then
+/// what its processes ask for next finds none, and one of them may be ended.
 pub fn atomic_account() -> Flags {
     GFP_ATOMIC | (GFP_KERNEL_ACCOUNT & !GFP_KERNEL)
 }
@@ -47,7 +48,7 @@ impl MemoryGroup {
     }
 
     /// Call `f`, and charge the group for what it allocates with `GFP_KERNEL_ACCOUNT` or
-    /// [`atomic_account`]. Any context.
+    /// [`atomic_account`]. Process context.
     pub fn charge<R>(&self, f: impl FnOnce() -> R) -> R {
         let _charging = Charging::begin(self);
         f()

@@ -33,7 +33,7 @@ macro_rules! new_worker {
             Some($queue),
             ::kernel::optional_name!(),
             ::kernel::static_lock_class!(),
-            GFP_KERNEL_ACCOUNT,
+            ::kernel::alloc::flags::GFP_KERNEL_ACCOUNT,
         )
     };
     ($target:expr $(, $name:literal)? $(,)?) => {
@@ -42,7 +42,7 @@ macro_rules! new_worker {
             None,
             ::kernel::optional_name!($($name)?),
             ::kernel::static_lock_class!(),
-            GFP_KERNEL,
+            ::kernel::alloc::flags::GFP_KERNEL,
         )
     };
 }

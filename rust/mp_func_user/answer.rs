@@ -374,7 +374,8 @@ pub(crate) fn describe(context: &Context, info: &mut mp_session_partner) -> Resu
         (info.local_min, info.local_max) = (local.min, local.max);
         (info.remote_min, info.remote_max) = (remote.min, remote.max);
         if told.is_some() {
-            data.extend_from_slice(&dealings.data, GFP_KERNEL_ACCOUNT)?;
+            // Not charged: the link's worker waits for the lock.
+            data.extend_from_slice(&dealings.data, GFP_KERNEL)?;
         }
     }
     info.data_size = data.len() as u32;

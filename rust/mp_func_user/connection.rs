@@ -534,7 +534,8 @@ impl Connection {
         };
         self.link.under_way().expect_room();
         let mut copied = KVec::new();
-        let sent = match copied.extend_from_slice(data, GFP_KERNEL_ACCOUNT) {
+        // Not charged: the link's worker waits for the lock.
+        let sent = match copied.extend_from_slice(data, GFP_KERNEL) {
             Ok(()) => way.outbox.place(&header, at.to_le_bytes(), copied),
             Err(e) => Err(e.into()),
         };

@@ -153,8 +153,10 @@ impl Number {
     pub(crate) fn deliver(&self, mail: Mail) -> Result {
         let first = self.state.lock().offers.first().cloned();
         let Some(first) = first else { return Ok(()) };
-        // However long it waits, one of those who are to take it is charged for it.
-        let mail = first.group.charge(|| mail.copied())?;
+        // However long it waits, one of those who are to take it is charged for it, unless there is
+        // no memory for who cannot wait for it: who delivers can, for what has come already.
+        let charged = first.group.charge(|| mail.copied());
+        let mail = charged.or_else(|_| Arc::new(mail, GFP_KERNEL))?;
         let state = self.state.lock();
         for offer in &state.offers {
             offer.push(mail.clone())?;

@@ -654,7 +654,8 @@ impl Outbox {
         self.enter(Waiting::Sharing(life, *message))
     }
 
-    /// Send a message of a process to a port, as soon as there is room.
+    /// Send a message of a process to a port, as soon as there is room. It is not charged to the
+    /// process: callers hold a lock that the link's worker takes.
     ///
     /// # Errors
     ///
@@ -669,8 +670,8 @@ impl Outbox {
         if self.state.lock().waiting.len() >= MAX_FOR_PORTS {
             return Err(EAGAIN);
         }
-        let mut copied = KVec::with_capacity(data.len(), GFP_KERNEL_ACCOUNT)?;
-        copied.extend_from_slice(data, GFP_KERNEL_ACCOUNT)?;
+        let mut copied = KVec::with_capacity(data.len(), GFP_KERNEL)?;
+        copied.extend_from_slice(data, GFP_KERNEL)?;
         let frame = frame(header, Data(copied))?;
         self.enter(Waiting::Frame { frame, _one: one })
     }

@@ -455,7 +455,8 @@ impl Segments {
         let (number, token) = numbers;
         let mut lists = self.lists.lock();
         let id = lists.choose(wanted)?;
-        // A segment and its uses hold each other: nothing may fail once they do.
+        // A segment and its uses hold each other: nothing may fail once they do. Not charged, as
+        // all users of this host wait for the lock.
         lists.reserve()?;
         let segment = Arc::pin_init(
             pin_init!(Segment {
@@ -475,14 +476,14 @@ impl Segments {
                     permits: KVec::new(),
                 }),
             }),
-            GFP_KERNEL_ACCOUNT,
+            GFP_KERNEL,
         )?;
         let holding = Holding::new(number, &segment)?;
         segment
             .state
             .lock()
             .holdings
-            .push(holding.clone(), GFP_KERNEL_ACCOUNT)?;
+            .push(holding.clone(), GFP_KERNEL)?;
         lists.enter(segment);
         Ok(holding)
     }
@@ -537,7 +538,8 @@ impl Holding {
             notices <- Notices::new(of),
             window <- new_mutex!(None),
         });
-        Arc::pin_init(init, GFP_KERNEL_ACCOUNT)
+        // Under locks that others take: not charged.
+        Arc::pin_init(init, GFP_KERNEL)
     }
 
     /// Its number, unique on this host.

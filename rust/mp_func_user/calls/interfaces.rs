@@ -79,10 +79,11 @@ fn describe_hardware(link: &Link, info: &mut mp_interface) {
 
 pub(super) fn list_windows(context: &Context, list: &mut mp_windows) -> Result<Told> {
     let link = context.shared().links.get(list.interface)?;
+    // Not charged, here and below: the whole link waits for the lock.
     let ids = link.with_windows(|windows| {
         let mut ids = KVec::new();
         for window in windows.iter() {
-            ids.push(window.uid, GFP_KERNEL_ACCOUNT)?;
+            ids.push(window.uid, GFP_KERNEL)?;
         }
         Ok::<_, Error>(ids)
     })??;
@@ -97,7 +98,7 @@ pub(super) fn describe_window(context: &Context, info: &mut mp_window) -> Result
         let window = windows.iter().find(|w| w.uid == info.id).ok_or(ENOENT)?;
         let mut copied = Ok(());
         windows.data(&window, |posted| {
-            copied = data.extend_from_slice(posted, GFP_KERNEL_ACCOUNT);
+            copied = data.extend_from_slice(posted, GFP_KERNEL);
         });
         copied?;
         Ok::<_, Error>(window)
