@@ -746,11 +746,11 @@ impl Context {
         }
         for watched in &objects.interfaces {
             watched.link.watchers.remove(&watched.ready);
-            watched.ready.close();
+            watched.ready.end();
         }
         if let Some(ready) = &objects.arrivals {
             self.shared.links.arrivals.remove(ready);
-            ready.close();
+            ready.end();
         }
         self.stream.end();
     }

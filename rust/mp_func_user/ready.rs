@@ -132,7 +132,7 @@ impl Watchers {
         drop(gone);
     }
 
-    /// These have happened.
+    /// Tell all contexts of events.
     pub(crate) fn tell(&self, events: u32) {
         self.all.lock().iter().for_each(|w| w.raise(events));
     }
@@ -259,6 +259,15 @@ impl Ready {
     /// These are not so any more.
     pub(crate) fn clear(&self, events: u32) {
         self.state.lock().events &= !events;
+    }
+
+    /// The context has ended, which has more objects: as [`close`](Self::close), and who sleeps on
+    /// the descriptor looks again, which tells of the end.
+    pub(crate) fn end(&self) {
+        if let Some((eventfd, _)) = &self.state.lock().notify {
+            eventfd.signal();
+        }
+        self.close();
     }
 
     /// The object is closed: all waits end.

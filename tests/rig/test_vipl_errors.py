@@ -16,7 +16,7 @@ from places import all_ends, fabric
 from sharing import MP, pinned, wait_until_unpinned
 from shell import INTACT, until
 from vipl import (
-    ERRORS, LEVELS, PAGE, RD, RECV, RESOURCES, RR, SEND, STATES, STATUS, UD, Program, Segment, Side,
+    ERRORS, FOREVER, LEVELS, PAGE, RD, RECV, RESOURCES, RR, SEND, STATES, STATUS, UD, Program, Segment, Side,
     FUNCTIONS, ask, connect, descriptor, ends, fails, meet, says, stopped,
 )  # fmt: skip
 
@@ -512,7 +512,16 @@ def test_an_interface_that_has_lost_its_device_is_a_catastrophe(ends):
         connect(server, losing)
         receives = [losing.receive(), server.receive()]
         handler = losing.errors
+        serves = program.serve(losing.nic, losing.host, b"nobody comes")
+        meets = losing.another()
+        program.peer_request(meets.vi, (losing.host, b"one"), (server.host, b"other"), FOREVER)
+        waits = program.later.call("VipConnectPeerWait", meets.vi, program.allocate(PAGE))
+        program.until_asleep()
         assert program.close_path("/dev/mp_fabric") == 1
+        # Those that wait for partners, without end, are told as well.
+        for call, told in ((serves.call, "ERROR_RESOURCE"), (waits, "INVALID_STATE")):
+            with fails(told):
+                call.result()
         until(lambda: "CATASTROPHIC" in handler.errors())
         (told,) = [call for call in handler.calls() if ERRORS[call[6]] == "CATASTROPHIC"]
         nic, vi, cq, descriptor, operation, resource, _ = told[:7]

@@ -214,8 +214,14 @@ struct mp_wait {
 };
 
 #define MP_WAIT_INTERFACE	0x1
-#define MP_INTERFACE_ANY	0	/* as a target: no interface has this id */
 #define MP_WAIT_ONE		0x2	/* only the most important: CLOSED, DOWN, SIGNAL */
+
+/*
+ * As a target with MP_WAIT_INTERFACE, also of MP_IOC_NOTIFY and MP_IOC_WATCH: all interfaces, for
+ * MP_EVENT_STATE when there is a new one. Another mask is EINVAL; without MP_FEATURE_ARRIVALS it is
+ * ENODEV. No interface has this id.
+ */
+#define MP_INTERFACE_ANY	0
 
 /*
  * MP_IOC_NOTIFY: signals an eventfd whenever an event of the mask comes, and at once

@@ -192,7 +192,7 @@ impl<D: Device> Fabric<D> {
             if left.is_some_and(|left| left.is_zero()) {
                 return Err(Error::NoInterface(Subject::AnyInterface));
             }
-            // The events of interfaces are their other users' of this context.
+            // Others of this context may wait for these events; to take them here would lose them.
             thread::sleep(left.map_or(LOOK_AGAIN, |left| left.min(LOOK_AGAIN)));
         }
     }

@@ -57,19 +57,19 @@ impl Arrivals {
     }
 
     /// Take the news: what changes after this is told again, and the caller looks what there is now.
-    /// False if the kernel tells of no interface that is new: then the caller has to look again later.
+    /// False if the kernel does not tell of all that may come: then the caller has to look again later.
     ///
     /// # Errors
-    /// [`Resource`](crate::Error::Resource): the kernel has no memory, as of all calls.
+    /// [`Resource`](crate::Error::Resource): the context has ended, as of all calls.
     pub(crate) fn take<D: Device>(&self, fabric: &Fabric<D>, own: &Wake) -> Result<bool> {
         own.read();
         if self.changed.read() {
             self.ring();
             own.read();
         }
-        let tells = self.follow(fabric, InterfaceId::ANY)?;
+        let mut tells = self.follow(fabric, InterfaceId::ANY)?;
         for interface in fabric.interfaces()? {
-            self.follow(fabric, interface)?;
+            tells &= self.follow(fabric, interface)?;
         }
         Ok(tells)
     }
@@ -83,13 +83,14 @@ impl Arrivals {
         let _ = poll(&mut fds, time.as_ref());
     }
 
-    /// Let the kernel tell of an interface from now on; false if there is none of that number.
+    /// Let the kernel tell of an interface from now on; false if there is none of that number, or no
+    /// memory for that.
     fn follow<D: Device>(&self, fabric: &Fabric<D>, interface: InterfaceId) -> Result<bool> {
         // The caller sees what has happened before, which nobody has to be told again.
         let _ = fabric.wait(interface, EventMask::STATE, Deadline::PAST);
         match fabric.notify(interface, EventMask::STATE, Some(self.changed.as_fd())) {
             Ok(()) => Ok(true),
-            Err(Error::NoInterface(_)) => Ok(false),
+            Err(Error::NoInterface(_) | Error::NoMemory) => Ok(false),
             Err(error) => Err(error.into()),
         }
     }

@@ -54,8 +54,8 @@ const PROTOCOL: u32 = 0x5649_4131;
 /// How long the other side's library may take, once both sides have said yes.
 const HANDSHAKE: Duration = Duration::from_secs(5);
 /// How often one that waits for partners looks at interfaces again of which nothing tells: one that
-/// is new, where the kernel does not tell of those, and one on which it cannot wait for want of
-/// something that others have.
+/// is new, where the kernel does not tell of those, and one on which it cannot wait, as there is no
+/// memory or session for that.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
 /// Why a server rejects: its program has said so, or the client is none of this library.
 const REJECTED: u32 = 1;
@@ -536,8 +536,7 @@ impl<D: Device> Request<D> {
             Err(_) => Error::Timeout,
         };
         drop(slot);
-        vi.abandon(serial, failure);
-        Err(failure)
+        Err(vi.abandon(serial, failure))
     }
 
     /// Whether it was answered, or the client has gone: nothing can be done with it any more.
@@ -737,11 +736,14 @@ impl<D: Device> ViShared<D> {
             return act();
         }
         let wake = self.wake_of(serial)?;
+        let mut was_out_of_reach = false;
         loop {
             // Before it is done: what changes later ends the sleep.
-            let tells = self.nic.arrivals.take(&self.nic.fabric, &wake)?;
+            let mut tells = self.nic.arrivals.take(&self.nic.fabric, &wake)?;
             match act() {
-                Err(Error::NotReachable) => {}
+                Err(Error::NotReachable) => was_out_of_reach = true,
+                // The link has come up, and the server has not posted on it yet: nothing tells of that.
+                Err(Error::NoMatch) if was_out_of_reach => tells = false,
                 other => return other,
             }
             self.during(serial, |core| {

@@ -25,6 +25,7 @@ use rustix::{
     param::page_size,
 };
 use std::{
+    collections::VecDeque,
     ffi::c_void,
     ops::Range,
     ptr, slice,
@@ -61,6 +62,10 @@ impl Region {
     }
 }
 
+/// So many free places rest, so that a handle comes back after 65,535 times as many registrations
+/// (VI-MEM-4).
+const REST: usize = 1024;
+
 #[derive(Debug, Default)]
 struct Slot {
     generation: u16,
@@ -77,7 +82,8 @@ pub(crate) struct Regions {
 
 #[derive(Debug, Default)]
 struct Used {
-    free: Vec<u16>,
+    /// The one that is free for longest first.
+    free: VecDeque<u16>,
     regions: usize,
     bytes: u64,
     /// All regions have ended, and there are no more.
@@ -122,7 +128,12 @@ impl Regions {
             attributes,
         };
         let mut slots = self.slots.write().unwrap_or_else(PoisonError::into_inner);
-        let index = used.free.pop().unwrap_or_else(|| {
+        let rest = used.free.len() <= REST && slots.len() < REGIONS_MAX;
+        let free = match rest {
+            true => None,
+            false => used.free.pop_front(),
+        };
+        let index = free.unwrap_or_else(|| {
             slots.push(Slot::default());
             (slots.len() - 1) as u16
         });
@@ -145,7 +156,7 @@ impl Regions {
         let mut slots = self.slots.write().unwrap_or_else(PoisonError::into_inner);
         let slot = slot_mut(&mut slots, base, handle)?;
         let region = slot.region.take().ok_or(Error::InvalidParameter)?;
-        used.free.push(handle.0 as u16);
+        used.free.push_back(handle.0 as u16);
         used.regions -= 1;
         used.bytes -= region.pages.len() as u64;
         drop(slots);
@@ -388,6 +399,7 @@ fn populate(pages: &Range<usize>) -> Result<bool> {
 pub(crate) mod tests {
     use super::*;
     use mp_fabric::Map;
+    use std::collections::HashSet;
     use vm_memory::Bytes;
 
     pub(crate) const TAG: Ptag = Ptag(1);
@@ -412,6 +424,19 @@ pub(crate) mod tests {
         let start = map.memory().start() + offset;
         // SAFETY: It lies in the map.
         unsafe { ProcessMemory::new(start, len) }
+    }
+
+    /// VI-MEM-4, VI-MEM-11: also for who registers for each transfer.
+    #[test]
+    fn handles_do_not_come_back_soon() {
+        let (regions, map) = (Regions::default(), Map::allocate(4096).unwrap());
+        let mut seen = HashSet::new();
+        for _ in 0..70_000 {
+            let memory = part(&map, 0, 8);
+            let handle = regions.register(memory, attributes(), u64::MAX).unwrap();
+            assert!(seen.insert(handle.0), "{handle:?} again");
+            regions.deregister(memory.start(), handle).unwrap();
+        }
     }
 
     /// VI-MEM-2, VI-MEM-4, VI-MEM-11, VI-QRY-4

@@ -117,6 +117,15 @@ impl<D: Device> Core<D> {
     }
 }
 
+/// What a program is told of the head of a queue.
+fn taken(head: Head) -> Result<Completion> {
+    match head {
+        Head::Empty => Err(Error::Descriptor),
+        Head::Pending => Err(Error::NotDone),
+        Head::Done(done) => Ok(done),
+    }
+}
+
 fn index(kind: QueueKind) -> usize {
     match kind {
         QueueKind::Send => 0,
@@ -668,15 +677,16 @@ impl<D: Device> ViShared<D> {
         if !matches!(head, Head::Done(_)) {
             self.attention.watch();
             if self.progress(&mut core) {
+                if self.cq(kind).is_some() {
+                    // What is taken before its completion queue was told has no entry (VI-CQ-2).
+                    self.tell(core);
+                    return taken(self.alive()?.engine.take(kind));
+                }
                 head = core.engine.take(kind);
                 self.tell(core);
             }
         }
-        match head {
-            Head::Empty => Err(Error::Descriptor),
-            Head::Pending => Err(Error::NotDone),
-            Head::Done(done) => Ok(done),
-        }
+        taken(head)
     }
 
     fn wait(self: &Arc<Self>, kind: QueueKind, deadline: Deadline) -> Result<Completion> {

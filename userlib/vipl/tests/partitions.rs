@@ -6,6 +6,7 @@ mod common;
 
 use common::{soon, Pair, TestVi};
 use std::{
+    sync::atomic::{AtomicBool, Ordering::Relaxed},
     thread,
     time::{Duration, Instant},
 };
@@ -86,18 +87,21 @@ fn a_link_that_comes_up_in_time_is_used() {
         let [server, client] = [&blind.a, &blind.b].map(|side| side.vi(Level::ReliableDelivery));
         let address = blind.a.address(b"x");
         blind.world.set_up(LINK, is_lost);
+        // Whether the server has been seen to wait.
+        let is_there = AtomicBool::new(!is_lost);
         thread::scope(|scope| {
             let serves = || blind.a.nic.connect_wait(&address, soon()).unwrap();
             let first = is_lost.then(|| scope.spawn(serves));
             let asks = scope.spawn(|| loop {
                 match ask(&blind, &client, &address, soon()) {
                     // It does not wait yet.
-                    Err(Error::NoMatch) => thread::yield_now(),
+                    Err(Error::NoMatch) if !is_there.load(Relaxed) => thread::yield_now(),
                     other => return other,
                 }
             });
             if let Some(first) = first {
                 let request = first.join().unwrap();
+                is_there.store(true, Relaxed);
                 blind.world.set_up(LINK, false);
                 assert_eq!(request.accept(&server), Err(Error::Timeout));
                 assert_eq!(state(&server), State::Idle);

@@ -236,6 +236,37 @@ fn a_completion_queue_tells_of_each_completion_once() {
     assert_eq!(cq_b.done().unwrap_err(), Error::NotDone);
 }
 
+/// VI-CQ-2, VI-CQ-7, VI-DISC-6: what a thread takes that looks at the descriptor's own queue has an
+/// entry as well, also if its own look has completed it.
+#[test]
+fn what_a_look_completes_has_an_entry() {
+    let pair = Pair::new();
+    let [(a, cq_a), (b, cq)] = with_cqs(&pair, Level::ReliableDelivery);
+    let look = || {
+        let end = Instant::now() + SOON;
+        loop {
+            match b.recv_done() {
+                Err(Error::NotDone) => assert!(Instant::now() < end, "nothing comes"),
+                other => return other.unwrap(),
+            }
+        }
+    };
+    for round in 0..100 {
+        pair.b.receive(&b, 4);
+        pair.a.send(&a, b"four");
+        assert!(!look().status.is_error());
+        let told = cq.done();
+        assert_eq!(told, Ok((b.clone(), QueueKind::Receive)), "round {round}");
+        assert_eq!(cq_a.wait(soon()).unwrap(), (a.clone(), QueueKind::Send));
+        a.send_done().unwrap();
+    }
+    pair.b.receive(&b, 4);
+    a.disconnect().unwrap();
+    assert!(look().status.is_error());
+    assert_eq!(cq.done(), Ok((b.clone(), QueueKind::Receive)));
+    assert_eq!(cq.done().unwrap_err(), Error::NotDone);
+}
+
 /// VI-CQ-8: many VIs on one completion queue.
 #[test]
 fn many_vis_share_a_completion_queue() {

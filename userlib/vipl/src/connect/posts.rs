@@ -94,8 +94,11 @@ impl<'a, D: Device> Posts<'a, D> {
             if is_posted || !posts_on_each && !self.posts.is_empty() {
                 continue;
             }
-            if let Err(error) = self.post_on(link) {
-                failure = Some(error);
+            match self.post_on(link) {
+                Ok(()) => {}
+                // Not reachable now: the interface tells when it is.
+                Err(Error::NotReachable) if !self.posts.is_empty() => {}
+                Err(error) => failure = Some(error),
             }
         }
         match self.posts.is_empty() {

@@ -180,7 +180,10 @@ impl<D: Device> Place<D> {
     /// Why it was not opened.
     fn wait(&self, patience: &Patience<impl Fn() -> bool>) -> Result<Arc<Trunk<D>>, Unopened> {
         // Before looking: what comes of it later wakes.
-        lock(&self.waiting).push(Arc::downgrade(&patience.wake));
+        let mut waiting = lock(&self.waiting);
+        waiting.retain(|other| other.strong_count() > 0);
+        waiting.push(Arc::downgrade(&patience.wake));
+        drop(waiting);
         loop {
             patience.wake.read();
             if (patience.given_up)() {
