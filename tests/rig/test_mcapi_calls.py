@@ -30,8 +30,9 @@ COUNT, GAMES = 20_000, 5
 ITEMS_PER_CALL, ITEMS_PER_CALL_OF_ALL = 10, 4
 # The thread that carries a program's commands out, which are its sends and receives here.
 MAIN = "mcapi_shell"
-# Waits, seconds between them, and seconds that a thread looks in each.
-WAITS, PAUSE, LOOK = 25, 0.2, 0.01
+# Waits one after the other, how often they are measured at most, seconds between them, and seconds that
+# a thread looks in each.
+WAITS, TIMES, PAUSE, LOOK = 10, 5, 0.2, 0.01
 
 
 @pytest.fixture(scope="module")
@@ -126,6 +127,17 @@ def seconds_computed(node):
     return sum(map(int, fields[11:13])) / 100
 
 
+def computed_for_each_wait(way):
+    """Seconds that a program computes for an item that it has to wait for."""
+    before = seconds_computed(way.receiver)
+    for _ in range(WAITS):
+        taken = way.take(way.receiver.begun, 1)
+        time.sleep(PAUSE)
+        way.put(way.sender, 1)
+        assert taken.result() == Moved(1, 0, "SUCCESS")
+    return (seconds_computed(way.receiver) - before) / WAITS
+
+
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("place", (1, 0), ids=("hosts", "own"))
 def test_nodes_that_wait_look_for_a_while_and_sleep(nodes, kind, place):
@@ -133,13 +145,9 @@ def test_nodes_that_wait_look_for_a_while_and_sleep(nodes, kind, place):
     way = Way(kind, nodes.on(0), nodes.on(place))
     way.put(way.sender, 1)
     way.take(way.receiver, 1)
-    before = seconds_computed(way.receiver)
-    for _ in range(WAITS):
-        taken = way.take(way.receiver.begun, 1)
-        time.sleep(PAUSE)
-        way.put(way.sender, 1)
-        assert taken.result() == Moved(1, 0, "SUCCESS")
-    each = (seconds_computed(way.receiver) - before) / WAITS
-    print(f"{kind}: {1000 * each:.1f} ms for each wait")
-    # Sleeping, being woken and taking the item are computed as well.
-    assert each < 5 * LOOK
+    # Sleeping, being woken and taking the item are computed as well; what held the guest up counts, too.
+    found = []
+    while not (found and found[-1] < 4 * LOOK):
+        assert len(found) < TIMES, found
+        found.append(computed_for_each_wait(way))
+    print(f"{kind}: {1000 * found[-1]:.1f} ms for each wait")

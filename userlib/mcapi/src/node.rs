@@ -1435,12 +1435,15 @@ mod tests {
         for pause in [LOOK / 5, 5 * LOOK] {
             std::thread::scope(|scope| {
                 let waits = scope.spawn(|| node.msg_take(endpoint, 8));
+                let pending = || node.0.with(|core| Ok(core.engine.requests().pending()));
+                while pending().unwrap().is_empty() {
+                    std::thread::yield_now();
+                }
                 std::thread::sleep(pause);
-                let withdrawn = node.0.with(|core| {
-                    let pending = core.engine.requests().pending();
-                    assert_eq!(pending.len(), 1);
-                    core.engine.cancel(pending[0])
-                });
+                let [request] = pending().unwrap()[..] else {
+                    panic!("it waits for one");
+                };
+                let withdrawn = node.0.with(|core| core.engine.cancel(request));
                 assert_eq!(withdrawn, Ok(None));
                 assert_eq!(waits.join().unwrap(), Err(Error::RequestCancelled));
             });
