@@ -90,10 +90,8 @@ def test_the_agent_survives_garbage(fabric):
 
 
 def test_the_agent_comes_back_when_it_dies(fabric):
-    process = fabric.rp.spawn("pkill -KILL -f 'exe agen[t]'; sleep 60", timeout=60)
-    with pytest.raises((CommandFailed, GuestGone)) as lost:
-        process.wait(20)
-    assert "no answer" not in str(lost.value)
+    with pytest.raises((CommandFailed, GuestGone)):
+        fabric.rp.run("pkill -KILL -f 'exe agen[t]'; sleep 60", timeout=1).check()
     assert fabric.rp.run("echo alive").out == "alive\n"
 
 
