@@ -41,6 +41,13 @@ impl Wake {
         // A signal handler that has run ends it as well.
         let _ = deadline.poll(&mut [PollFd::new(&self.0, PollFlags::IN)]);
     }
+
+    /// As [`sleep`](Self::sleep), also until somebody rings the other one.
+    pub fn sleep_or(&self, other: &Wake, deadline: Deadline) {
+        let mut fds = [self, other].map(|wake| PollFd::new(&wake.0, PollFlags::IN));
+        // As above.
+        let _ = deadline.poll(&mut fds);
+    }
 }
 
 impl AsFd for Wake {

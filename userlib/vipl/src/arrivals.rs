@@ -1,26 +1,42 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! News of interfaces, for threads that wait for partners on several of them: one is new, or has
-//! gone up or down.
+//! Changes of interfaces, for threads that wait for partners on several of them: one was added, or
+//! has gone up or down.
 //!
 //! The kernel signals one descriptor for each interface, and a NIC has the same one for all. A
 //! thread that reads it wakes all others that wait.
 
 use crate::{lock, Result};
 use mp_fabric::{Deadline, Device, Error, EventMask, Fabric, InterfaceId, Wake};
-use rustix::{
-    event::{poll, PollFd, PollFlags, Timespec},
-    fd::{AsFd, BorrowedFd},
-};
+use rustix::fd::{AsFd, BorrowedFd};
 use std::{
     sync::{Arc, Mutex, Weak},
     time::Duration,
 };
 
-/// Who waits for news of interfaces.
+/// Threads that sleep, each on a [`Wake`] of its own.
+#[derive(Debug, Default)]
+pub(crate) struct Wakes(Vec<Weak<Wake>>);
+
+impl Wakes {
+    /// Add one. Those that have gone are forgotten.
+    pub(crate) fn enter(&mut self, wake: &Arc<Wake>) {
+        self.0.retain(|other| other.strong_count() > 0);
+        self.0.push(Arc::downgrade(wake));
+    }
+
+    /// Let all look.
+    pub(crate) fn ring(&self) {
+        for wake in self.0.iter().filter_map(Weak::upgrade) {
+            wake.ring();
+        }
+    }
+}
+
+/// The threads of a NIC that wait for changes of interfaces.
 pub(crate) struct Arrivals {
     changed: Wake,
-    waiting: Mutex<Vec<Weak<Wake>>>,
+    waiting: Mutex<Wakes>,
 }
 
 impl Arrivals {
@@ -35,28 +51,23 @@ impl Arrivals {
         })
     }
 
-    /// What a thread sleeps on that waits, beside [`AsFd`] of this: rung if another one has taken the
-    /// news.
+    /// What a thread sleeps on that waits, beside [`AsFd`] of this: rung if another one has read of a
+    /// change.
     ///
     /// # Errors
     /// [`Resource`](crate::Error::Resource): there are no more descriptors.
     pub(crate) fn enter(&self) -> Result<Arc<Wake>> {
         let own = Arc::new(Wake::new()?);
-        let mut waiting = lock(&self.waiting);
-        waiting.retain(|other| other.strong_count() > 0);
-        waiting.push(Arc::downgrade(&own));
+        lock(&self.waiting).enter(&own);
         Ok(own)
     }
 
     /// Let all look that wait.
     pub(crate) fn ring(&self) {
-        let waiting = lock(&self.waiting).clone();
-        for wake in waiting.iter().filter_map(Weak::upgrade) {
-            wake.ring();
-        }
+        lock(&self.waiting).ring();
     }
 
-    /// Take the news: what changes after this is told again, and the caller looks what there is now.
+    /// Begin to look: what changes after this is told again, and the caller looks what there is now.
     /// False if the kernel does not tell of all that may come: then the caller has to look again later.
     ///
     /// # Errors
@@ -74,13 +85,10 @@ impl Arrivals {
         Ok(tells)
     }
 
-    /// Sleep until there is news, or what is slept on is rung, or the time is over; without a time
-    /// that has no end. The caller looks again, whatever has ended the sleep.
+    /// Sleep until an interface changes, or what is slept on is rung, or the time is over; without a
+    /// time that has no end. The caller looks again, whatever has ended the sleep.
     pub(crate) fn sleep(&self, own: &Wake, time: Option<Duration>) {
-        let mut fds =
-            [own.as_fd(), self.as_fd()].map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN));
-        let time = time.and_then(|time| Timespec::try_from(time).ok());
-        let _ = poll(&mut fds, time.as_ref());
+        own.sleep_or(&self.changed, time.map_or(Deadline::NEVER, Deadline::after));
     }
 
     /// Let the kernel tell of an interface from now on; false if there is none of that number, or no

@@ -24,6 +24,7 @@
 mod posts;
 
 use crate::{
+    arrivals::Wakes,
     attributes::{Told, ENCODED},
     check::Checked,
     link::{Lane, Link, Numbers, Own, Unopened, ENDS},
@@ -45,7 +46,7 @@ use rustix::fd::{AsFd, BorrowedFd};
 use std::{
     fmt,
     ops::RangeInclusive,
-    sync::{Arc, Mutex, Weak},
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
@@ -88,7 +89,7 @@ pub(crate) struct Serial {
     lane: u32,
 }
 
-/// An attempt to connect a VI, or what has come of it. Whoever waits for it sleeps in the kernel, on
+/// An attempt to connect a VI, or its result. A thread that waits for it sleeps in the kernel, on
 /// one of its sessions, or on one of `wakes`.
 pub(crate) struct Attempt<D: Device> {
     /// Changes whenever one begins or is given up.
@@ -96,7 +97,7 @@ pub(crate) struct Attempt<D: Device> {
     /// Closing them ends the attempt.
     sessions: Vec<Arc<Session<D>>>,
     /// What else is rung when it is given up.
-    wakes: Vec<Weak<Wake>>,
+    wakes: Wakes,
     peer: Option<Peer>,
 }
 
@@ -111,7 +112,7 @@ impl<D: Device> Default for Attempt<D> {
         Attempt {
             serial: 0,
             sessions: Vec::new(),
-            wakes: Vec::new(),
+            wakes: Wakes::default(),
             peer: None,
         }
     }
@@ -123,9 +124,7 @@ impl<D: Device> Attempt<D> {
         self.serial += 1;
         self.peer = None;
         self.close_sessions();
-        for wake in self.wakes.drain(..).filter_map(|wake| wake.upgrade()) {
-            wake.ring();
-        }
+        std::mem::take(&mut self.wakes).ring();
     }
 
     fn close_sessions(&mut self) {
@@ -853,9 +852,7 @@ impl<D: Device> ViShared<D> {
     fn wake_of(self: &Arc<Self>, serial: Serial) -> Result<Arc<Wake>> {
         let wake = self.nic.arrivals.enter()?;
         self.during(serial, |core| {
-            let wakes = &mut core.attempt.wakes;
-            wakes.retain(|other| other.strong_count() > 0);
-            wakes.push(Arc::downgrade(&wake));
+            core.attempt.wakes.enter(&wake);
             Ok(wake)
         })
     }

@@ -4,6 +4,7 @@
 
 use super::Trunk;
 use crate::{
+    arrivals::Wakes,
     link::{Numbers, Unopened},
     lock,
     wire::End,
@@ -21,7 +22,7 @@ use rustix::rand::{getrandom, GetRandomFlags};
 use std::{
     collections::HashMap,
     ops::RangeInclusive,
-    sync::{Arc, Mutex, Weak},
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
@@ -91,7 +92,7 @@ enum Stage<D: Device> {
 /// Where a trunk is opened, once. Connections that need it wait.
 struct Place<D: Device> {
     stage: Mutex<Stage<D>>,
-    waiting: Mutex<Vec<Weak<Wake>>>,
+    waiting: Mutex<Wakes>,
 }
 
 /// How long a connection waits for its trunk.
@@ -151,9 +152,7 @@ impl<D: Device> Place<D> {
         let waiting = std::mem::take(&mut *lock(&self.waiting));
         drop(before);
         drop(self);
-        for wake in waiting.iter().filter_map(Weak::upgrade) {
-            wake.ring();
-        }
+        waiting.ring();
     }
 
     /// Let nobody wait for it any more, nor the thread that opens it.
@@ -180,10 +179,7 @@ impl<D: Device> Place<D> {
     /// Why it was not opened.
     fn wait(&self, patience: &Patience<impl Fn() -> bool>) -> Result<Arc<Trunk<D>>, Unopened> {
         // Before looking: what comes of it later wakes.
-        let mut waiting = lock(&self.waiting);
-        waiting.retain(|other| other.strong_count() > 0);
-        waiting.push(Arc::downgrade(&patience.wake));
-        drop(waiting);
+        lock(&self.waiting).enter(&patience.wake);
         loop {
             patience.wake.read();
             if (patience.given_up)() {
