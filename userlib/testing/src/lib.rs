@@ -9,10 +9,11 @@
 //! | `seeds` | [`bridge_seed`], [`seeded_bridge`], [`with_other_seeds`]: chances of bridges, and more of them |
 //! | `forks` | [`children_of_threads`], [`child`]: what a forked child can do |
 //! | `shortage` | [`LimitedMemory`]: memory that runs out |
+//! | `advice` | [`assert_advises`]: what texts of errors have to say |
 //! | `built` | [`built`]: the shared library of a crate, and programs in C above it |
 
-#[cfg(target_pointer_width = "64")]
 mod advice;
+#[cfg(target_pointer_width = "64")]
 mod again;
 mod bridge;
 pub mod built;
@@ -21,8 +22,8 @@ mod forks;
 mod seeds;
 mod shortage;
 
-#[cfg(target_pointer_width = "64")]
 pub use advice::assert_advises;
+#[cfg(target_pointer_width = "64")]
 pub use again::{again, is_inner};
 pub use bridge::{Bridge, BridgeDevice, BridgeMemory, Lines};
 pub use fake::{FakeDevice, Host, World, LOOPBACK};

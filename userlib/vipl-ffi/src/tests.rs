@@ -293,6 +293,8 @@ fn connect_wait(
         if let Some(result) = waiting.look(process) {
             return result;
         }
+        let most = Duration::from_millis(timeout);
+        assert!(waiting.nap().time.is_none_or(|time| time <= most));
         thread::sleep(Duration::from_millis(1));
     }
 }
