@@ -27,7 +27,10 @@ use core::{
 };
 use kernel::{
     prelude::*,
-    sync::{Arc, UniqueArc},
+    sync::{
+        Arc,
+        UniqueArc, //
+    },
     types::Opaque, //
 };
 use mp_bindings::{
