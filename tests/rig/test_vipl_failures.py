@@ -329,7 +329,7 @@ def complete(side):
 
 
 def disconnecting(stays, goes):
-    """Who is left has ended the connection, while both had writes under way."""
+    """The one that is left has ended the connection, while both had writes under way."""
     connect(stays, goes)
     for one, other in ((goes, stays), (stays, goes)):
         piece = [one.part(0, 0x10000)]
@@ -440,6 +440,15 @@ def memory_of_connections(request, fabric):
         yield request.param
 
 
+def as_before(ends, stays, serves=True):
+    """Connect the one that is left, as server or as client, to a new one on the other host."""
+    stays.end_connection()
+    ends.start()
+    again = ends.side(GOES, RR)
+    connect(*((stays, again) if serves else (again, stays)))
+    says(again, stays, b"as before")
+
+
 @pytest.mark.parametrize("name", WAYS)
 def test_who_is_left_is_told_and_nobody_else(fabric, ends, memory_of_connections, name):
     """VI-NIC-6, VI-NIC-7, VI-STATE-9, VI-DISC-4, VI-CONN-6, VI-CONN-11, VI-CONN-20, VI-CONN-24,
@@ -529,11 +538,7 @@ def test_a_client_that_does_not_confirm(fabric, ends, memory_of_connections, nam
             if name == "unplugged":
                 goes.program.end()
             way.back(fabric)
-    stays.end_connection()
-    ends.start()
-    again = ends.side(GOES, RR)
-    connect(stays, again)
-    says(again, stays, b"as before")
+    as_before(ends, stays)
 
 
 @pytest.mark.parametrize("name", ("killed", "unplugged", "host killed"))
@@ -564,11 +569,7 @@ def test_a_server_that_goes_when_it_has_accepted(fabric, ends, memory_of_connect
         bystander.goes_on()
     finally:
         way.back(fabric)
-    stays.end_connection()
-    ends.start()
-    again = ends.side(GOES, RR)
-    connect(again, stays)
-    says(again, stays, b"as before")
+    as_before(ends, stays, serves=False)
 
 
 @pytest.mark.parametrize("name", ("stopped", "killed", "unplugged", "host killed"))
@@ -614,11 +615,7 @@ def test_a_peer_that_does_not_do_its_part(fabric, ends, memory_of_connections, n
         if name == "unplugged":
             goes.program.end()
         way.back(fabric)
-    stays.end_connection()
-    ends.start()
-    again = ends.side(GOES, RR)
-    connect(stays, again)
-    says(again, stays, b"as before")
+    as_before(ends, stays)
 
 
 def test_a_partner_that_is_stopped_is_waited_for(fabric, ends, memory_of_connections):
