@@ -146,7 +146,10 @@ impl fmt::Display for About<'_> {
 pub enum Limit {
     /// One that the call does not tell.
     #[default]
-    #[error("a limit of the user is reached: close objects, or raise the limits of the module mp_func_user")]
+    #[error(
+        "a limit of the user is reached: close objects, or raise the limits of the module \
+        mp_func_user"
+    )]
     Unnamed,
     /// On sessions.
     #[error(

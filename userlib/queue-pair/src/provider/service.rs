@@ -51,9 +51,9 @@
 //!
 //! A message waits for a program that has stopped for `NAP_MAX + 9 * NAP_MIN` at most: it is there at
 //! the end of a nap, and if the link is not looked at in the short one behind it, nor in the eight for
-//! which the service thread may stand by, that takes it. It does not wait for so long if its sender sleeps: before a sender's thread leaves a link it
-//! signals once for what the partner may not have seen ([`Outbox::remind`](super::Outbox::remind)),
-//! which ends the partner's nap.
+//! which the service thread may stand by, that takes it. It does not wait for so long if its sender
+//! sleeps: before a sender's thread leaves a link it signals once for what the partner may not have
+//! seen ([`Outbox::remind`](super::Outbox::remind)), which ends the partner's nap.
 
 mod alarm;
 mod nap;
