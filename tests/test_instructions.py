@@ -54,8 +54,12 @@ VENDOR = CHECKOUT / "userlib/pximc-dispatcher/tests/c/vendor.c"
 MOST = 1.05
 # Of each row, the difference between two runs: what the first operations take is not counted.
 FEW, MANY = 100, 600
-# The C library's copies of any processor, so that the count is the same on all of them.
-ENVIRONMENT = {"GLIBC_TUNABLES": "glibc.cpu.hwcaps=-AVX2,-AVX512VL,-ERMS,-FSRM"}
+# The C library's copies of any processor, so that the count is the same on all of them, and no
+# other variable of who runs the test.
+ENVIRONMENT = {
+    "PATH": os.environ["PATH"],
+    "GLIBC_TUNABLES": "glibc.cpu.hwcaps=-AVX2,-AVX512VL,-ERMS,-FSRM",
+}
 ROW = re.compile(r"^\| (.+) \| (\d+) \|$", re.MULTILINE)
 
 
@@ -75,7 +79,7 @@ def collected(function, command, folder, variables=None):
         capture_output=True,
         text=True,
         timeout=300,
-        env=os.environ | ENVIRONMENT | (variables or {}),
+        env=ENVIRONMENT | (variables or {}),
     )
     assert run.returncode == 0, run.stderr
     return int(re.search(r"^totals: (\d+)", of_main.read_text(), re.MULTILINE)[1])
@@ -100,7 +104,7 @@ def vendor(tmp_path):
     """A vendor's library that does nothing, and where the Dispatcher finds it."""
     (tmp_path / "vendors").mkdir()
     library = tmp_path / "vendors/libvendor.so"
-    options = ("-shared", "-fPIC", "-O1", "-pthread", '-DVENDOR="A"')
+    options = ("-shared", "-fPIC", "-O1", "-pthread", '-DVENDOR="A"', "-DCOUNTED")
     include = CHECKOUT / "userlib/include"
     subprocess.run(["cc", *options, "-I", include, "-o", library, VENDOR], check=True, timeout=60)
     return library, {"PXIMC_LIBRARY_PATH": str(library.parent), "A_INTERFACES": "1"}
@@ -140,14 +144,16 @@ def test_the_dispatcher_adds_no_more_instructions_than_the_table_says(vendor, tm
     library, variables = vendor
     program = programs_dir() / "pximc_calls"
 
-    def of_call(more):
+    def of_call(first):
+        """By the library that is loaded first."""
+
         def count(times):
             command = (program, str(times))
-            return collected("operations", command, tmp_path, variables | more)
+            return collected("operations", command, tmp_path, variables | {"LD_PRELOAD": str(first)})
 
         return of_one(count)
 
-    dispatched, alone = of_call({}), of_call({"LD_PRELOAD": str(library)})
+    dispatched, alone = of_call(programs_dir() / "libpximc64.so"), of_call(library)
     # Else both would be the same library.
     assert dispatched > alone
     check(DISPATCHED, dispatched - alone)

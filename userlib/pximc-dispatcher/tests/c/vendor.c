@@ -15,6 +15,8 @@
  *	CALLS		the file that calls are written to
  *
  * WITHOUT_ACCESS leaves PXIMC_enableDeviceAccess out, WITHOUT_CLEANUP what may not be left out.
+ * COUNTED makes PXIMC_assertEvent do nothing, for who counts instructions: how many a look into the
+ * environment takes depends on what else is there, and on where it lies.
  */
 
 #include <errno.h>
@@ -244,6 +246,9 @@ tPXIMC_Status PXIMC_enableDeviceAccess(uint32_t session, uint32_t mode, uint32_t
 
 tPXIMC_Status PXIMC_assertEvent(uint32_t session)
 {
+#ifdef COUNTED
+	return PXIMC_SUCCESS;
+#endif
 	note("assert %u", session);
 	pthread_mutex_lock(&lock);
 	asserted = 1;
