@@ -70,6 +70,8 @@ def collected(function, command, folder, variables=None):
     of_main.unlink(missing_ok=True)
     tool = (
         "--tool=callgrind",
+        # One thread runs at a time: each gets its turn, also on a machine that is busy.
+        "--fair-sched=yes",
         "--separate-threads=yes",
         f"--toggle-collect={function}",
         f"--callgrind-out-file={profile}",
