@@ -148,10 +148,11 @@ def test_the_dispatcher_adds_no_more_instructions_than_the_table_says(vendor, tm
 
     def of_call(first):
         """By the library that is loaded first."""
+        more = variables | {"LD_PRELOAD": str(first)}
 
         def count(times):
             command = (program, str(times))
-            return collected("operations", command, tmp_path, variables | {"LD_PRELOAD": str(first)})
+            return collected("operations", command, tmp_path, more)
 
         return of_one(count)
 

@@ -104,8 +104,8 @@ fn operation(kind: Kind, a: &Side, b: &Side, data: &[u8], room: &mut [u8]) -> Ou
     Ok(())
 }
 
-/// Wait until the nodes have found each other. Their threads do that: one that looked again and again
-/// instead would leave them no turn where threads run one at a time, as they do in valgrind.
+/// Wait until the nodes have found each other. Their threads do that: one that looked again and
+/// again instead would leave them no turn where threads run one at a time, as they do in valgrind.
 fn find(a: &Side, b: &Side) -> Outcome<()> {
     let id = b.node.id()?;
     let port = b.endpoint.port().into();
