@@ -2,7 +2,11 @@
 
 //! Calls of programs for packet and scalar channels.
 
-use super::{begin_call, nap, Core, Node, NodeShared, Tie, LOOK};
+use super::{
+    core::Core,
+    waiting::{begin_call, nap},
+    Node, NodeShared, Tie, LOOK,
+};
 use crate::{
     channel::{Direction, Kind},
     connection::Role,
@@ -646,5 +650,52 @@ impl<D: Device> NodeShared<D> {
             None => core.engine.severed(plan.port, plan.id),
         }
         self.settle(&mut core);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        attributes::{Attribute, NodeAttributes},
+        Topology,
+    };
+    use mp_fabric::Fabric;
+    use mp_testing::{Host, World};
+
+    /// Channels that something waits for are in the order of their priorities, and of their ports.
+    #[test]
+    fn channels_that_wait_are_in_the_order_of_their_priorities() {
+        let world = World::new(1, 8 << 20);
+        world.set_loopback(8 << 20);
+        let fabric = Fabric::with_device(world.open(Host::A));
+        let attributes = NodeAttributes::default();
+        let node = Node::with_fabric(fabric, Topology::default(), 0, 1, attributes).unwrap();
+        let wait = |request| node.wait(request, Deadline::NEVER).unwrap();
+        for (port, priority) in [(1, 7), (3, 0), (5, 2), (7, 0)] {
+            let ends = [port, port + 1].map(|port| node.endpoint_create(Some(port)).unwrap());
+            for end in ends {
+                node.set_endpoint_attribute(end, Attribute::Priority, priority)
+                    .unwrap();
+                node.set_endpoint_attribute(end, Attribute::MaxPayloadSize, 64)
+                    .unwrap();
+            }
+            let [send, receive] = ends;
+            wait(node.pktchan_connect_i(send, receive).unwrap());
+            let opens = [
+                node.pktchan_send_open_i(send).unwrap(),
+                node.pktchan_recv_open_i(receive).unwrap(),
+            ];
+            let Completion::Open(channel) = opens.map(wait)[0].clone() else {
+                panic!();
+            };
+            // More than there are buffers.
+            for _ in 0..20 {
+                node.pktchan_send_i(channel, b"waits").unwrap();
+            }
+        }
+        let core = node.0.alive().unwrap();
+        let senders = core.busy.values().map(|pipe| pipe.plan.port);
+        assert_eq!(senders.collect::<Vec<_>>(), [3, 7, 5, 1]);
     }
 }
