@@ -10,10 +10,11 @@ mod channels;
 mod core;
 mod moving;
 mod peers;
+mod pipes;
 mod serving;
 mod waiting;
 
-pub(crate) use channels::Errand;
+pub(crate) use pipes::Errand;
 
 use self::core::Core;
 use crate::{

@@ -110,20 +110,13 @@ impl<D: Device> NodeShared<D> {
         deadline: impl FnOnce(&Core<D>) -> Result<Deadline>,
         begin: impl Fn(&mut Core<D>) -> Result<Request>,
     ) -> Result<Outcome> {
-        let mut core = self.alive()?;
-        let deadline = deadline(&core)?;
-        let request = loop {
+        let deadline = deadline(&*self.alive()?)?;
+        let (mut core, request) = begin_call(deadline, || {
+            let mut core = self.alive()?;
             let begun = begin(&mut core);
             self.settle(&mut core);
-            match begun {
-                Err(Error::MemoryLimit) => {
-                    drop(core);
-                    nap(deadline)?;
-                    core = self.alive()?;
-                }
-                begun => break begun?,
-            }
-        };
+            Ok((core, begun?))
+        })?;
         if let Some(done) = core.take_done(request) {
             return Ok(done);
         }
@@ -169,15 +162,12 @@ impl<D: Device> NodeShared<D> {
     }
 }
 
-/// Begin the request of a call that waits. One that there is no memory for is begun when there is, before
+/// Begin what a call that waits is for. Where there is no memory for that, it is begun when there is, before
 /// a deadline (MC-MSGSEND-2).
 ///
 /// # Errors
 /// What it cannot begin for, but no memory; [`Error::Timeout`].
-pub(super) fn begin_call(
-    deadline: Deadline,
-    begin: impl Fn() -> Result<Request>,
-) -> Result<Request> {
+pub(super) fn begin_call<T>(deadline: Deadline, begin: impl Fn() -> Result<T>) -> Result<T> {
     loop {
         match begin() {
             Err(Error::MemoryLimit) => nap(deadline)?,
@@ -190,7 +180,7 @@ pub(super) fn begin_call(
 ///
 /// # Errors
 /// [`Error::Timeout`]: the deadline is over.
-pub(super) fn nap(deadline: Deadline) -> Result<()> {
+fn nap(deadline: Deadline) -> Result<()> {
     let left = deadline.remaining().unwrap_or(NAP);
     if left.is_zero() {
         return Err(Error::Timeout);
