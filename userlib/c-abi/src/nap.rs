@@ -2,8 +2,8 @@
 
 //! A sleep in which a thread can be cancelled (pthreads(7)).
 //!
-//! All other system calls of the libraries are made without the C library, and are no points at
-//! which a thread is cancelled.
+//! Everything else that a function of a library does is behind the border of
+//! [`guarded`](crate::guarded), where no thread is cancelled.
 
 use crate::guard::{errno, set_errno};
 use std::{os::fd::RawFd, time::Duration};
