@@ -155,7 +155,10 @@ mod tests {
             until_cancelled(barrier);
             guarded(reads_a_file);
             assert_eq!(guarded(|| -> () { panic!("a defect") }), None);
-            let nap = crate::Nap { time: None, fds: [-1; 2] };
+            let nap = crate::Nap {
+                time: None,
+                fds: [-1; 2],
+            };
             // SAFETY: There is nothing to drop in this frame, the first one of the thread.
             unsafe { nap.sleep_or_end() };
             ptr::null_mut()

@@ -30,6 +30,7 @@ use crate::{
     link::{Lane, Link, Numbers, Own, Unopened, ENDS},
     lock,
     nic::NicShared,
+    room::must_have_memory,
     state::{Event, State},
     trunk::{Meeting, Patience},
     vi::{Core, Vi, ViShared},
@@ -250,6 +251,7 @@ impl<D: Device> Nic<D> {
     /// # Errors
     /// As [`connect_wait()`](Self::connect_wait).
     pub fn serve(&self, local: &NetAddress, deadline: Deadline) -> Result<Server<D>> {
+        must_have_memory()?;
         let nic = self.shared();
         nic.must_be_open()?;
         local.must_be_of(nic.local())?;
@@ -685,6 +687,7 @@ impl<D: Device> ViShared<D> {
         self: &Arc<Self>,
         admit: impl FnOnce(&Core<D>) -> Result<()>,
     ) -> Result<(Serial, Told)> {
+        must_have_memory()?;
         self.with(|core| {
             if core.engine.state() != State::Idle {
                 return Err(Error::InvalidState);

@@ -72,6 +72,15 @@ impl Notifier {
         Ok(())
     }
 
+    /// Make sure that there is room for so many handlers beside those that have not begun.
+    ///
+    /// # Errors
+    /// [`Error::Resource`].
+    pub(crate) fn reserve(&self, more: usize) -> Result<()> {
+        let reserved = lock(&self.shared.state).jobs.try_reserve(more);
+        reserved.map_err(|_| Error::Resource)
+    }
+
     /// Let the thread run a handler, behind all others. It comes back if the thread has ended:
     /// dropping it runs code of the program, which is for a caller without a lock.
     #[must_use]

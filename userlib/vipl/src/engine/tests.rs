@@ -160,7 +160,8 @@ impl Side {
             ptag: TAG,
             rdma_write: true,
             rdma_read: level.has_read(),
-        });
+        })
+        .unwrap();
         engine.event(&regions, Event::Connect).unwrap();
         engine.event(&regions, Event::Established).unwrap();
         let wire = Fake {
