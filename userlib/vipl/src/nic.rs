@@ -422,8 +422,12 @@ impl<D: Device> Nic<D> {
     /// Tell a handler of asynchronous errors, in the place of one that there was; without one they
     /// are logged (VI-ERR-1, VI-ERR-2). It runs on a thread of its own, one error after the other.
     ///
+    /// The one that there was is told of the errors up to now. It has returned, and is dropped, when
+    /// this returns, unless it is the caller, or waits for the caller to return.
+    ///
     /// # Errors
-    /// [`Error::Resource`]: there are no more threads.
+    /// [`Error::Resource`]: there are no more threads. [`Error::InvalidParameter`]: closed, also
+    /// meanwhile.
     pub fn set_error_handler(&self, handler: Option<ErrorHandler<D>>) -> Result<()> {
         let shared = self.open_with_memory()?;
         shared.notifier.start()?;
@@ -434,7 +438,10 @@ impl<D: Device> Nic<D> {
             drop(before);
         }));
         match refused {
-            None => Ok(()),
+            None => {
+                shared.notifier.settle();
+                shared.must_be_open()
+            }
             Some(_) => Err(Error::InvalidParameter),
         }
     }

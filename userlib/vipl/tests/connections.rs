@@ -409,9 +409,8 @@ fn peers_that_do_not_fit_are_both_told() {
     );
     let (kept, _) = pair.a.receive(&a, 4);
     let request = |until| {
-        let (own, other) = (pair.a.address(b""), pair.b.address(b""));
+        let own = pair.a.address(b"");
         a.peer_request(&own, &pair.b.address(b"m"), until).unwrap();
-        let _ = other;
         b.peer_request(&pair.b.address(b""), &pair.a.address(b"m"), soon())
             .unwrap();
         (a.peer_wait(), b.peer_wait())

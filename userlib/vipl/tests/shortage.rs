@@ -12,7 +12,7 @@ use std::{
     sync::mpsc,
     time::{Duration, Instant},
 };
-use vipl::{Descriptor, Error, ErrorCode, Level, ProcessMemory, State, Status, REGIONS_MAX};
+use vipl::{Descriptor, Error, ErrorCode, Level, ProcessMemory, State, Status};
 
 /// Most pieces of memory that are taken to leave none.
 const PIECES: usize = 1 << 16;

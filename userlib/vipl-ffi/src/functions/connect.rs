@@ -93,7 +93,9 @@ pub fn connect_accept<D: Device>(process: &Process<D>, conn: Handle, vi: Handle)
 pub fn connect_reject<D: Device>(process: &Process<D>, conn: Handle) -> Result<()> {
     let request = found(&process.conns, conn)?;
     let rejected = request.object.reject();
-    request.forget(&process.conns, conn);
+    if request.object.is_answered() {
+        request.forget(&process.conns, conn);
+    }
     rejected
 }
 
