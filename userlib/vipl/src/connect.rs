@@ -64,7 +64,7 @@ const REJECTED: u32 = 1;
 const UNKNOWN: u32 = 2;
 
 /// Memory of an interface is short where no longer piece is free, in bytes.
-const SHORT: u64 = 0x4_0000;
+pub(crate) const SHORT: u64 = 0x4_0000;
 /// What a peer says behind its attributes that has posted a session without windows as well.
 const HAS_BARE: u8 = 1;
 

@@ -9,6 +9,7 @@ use mp_testing::{child, seeded_bridge, Host, World};
 use rustix::process::{getrlimit, setrlimit, Resource, Rlimit};
 use std::{
     hint::black_box,
+    io::Read,
     sync::mpsc,
     time::{Duration, Instant},
 };
@@ -175,4 +176,22 @@ fn a_post_without_memory_loses_nothing() {
         0
     };
     assert_eq!(child(run), 0);
+}
+
+/// VI-ERR-2: an error is a line on standard error, also if there can be no thread that tells of it.
+#[test]
+fn errors_are_told_without_a_thread() {
+    let (mut reader, writer) = std::io::pipe().unwrap();
+    let run = || {
+        let side = one_host();
+        let vi: TestVi = side.vi(Level::Unreliable);
+        rustix::stdio::dup2_stderr(&writer).unwrap();
+        short(1 << 16, 0, || vi.post_send(3, side.handle)).unwrap();
+        u8::from(vi.query().unwrap().state == State::Error)
+    };
+    assert_eq!(child(run), 1);
+    drop(writer);
+    let mut told = String::new();
+    reader.read_to_string(&mut told).unwrap();
+    assert!(told.contains("PostDesc of a Descriptor"), "{told:?}");
 }
