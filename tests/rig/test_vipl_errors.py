@@ -17,7 +17,7 @@ from sharing import MP, pinned, wait_until_unpinned
 from shell import INTACT, until
 from vipl import (
     ERRORS, FOREVER, LEVELS, PAGE, RD, RECV, RESOURCES, RR, SEND, STATES, STATUS, UD, Program, Segment, Side, ViplError,
-    FUNCTIONS, ask, connect, descriptor, ends, fails, meet, says, stopped,
+    FUNCTIONS, ask, calls, connect, descriptor, ends, fails, meet, says, stopped,
 )  # fmt: skip
 
 WRITE, READ, IMMEDIATE = 1, 2, 4

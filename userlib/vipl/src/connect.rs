@@ -1176,6 +1176,27 @@ mod tests {
         until("the end", || state(&late) == State::Error);
     }
 
+    /// VI-NIC-5: whoever closes a trunk waits for another thread that ends its lanes.
+    #[test]
+    fn lanes_have_ended_when_a_trunk_is_closed() {
+        let [(_nic, vi, trunk), (_other, _, partner)] = connected(&World::new(1, 0x2_0000));
+        let trunk = &trunk;
+        thread::scope(|scope| {
+            let second = vi.0.with(|_| {
+                // It cannot be told meanwhile.
+                scope.spawn(|| trunk.close(Deadline::PAST));
+                until("the end of the trunk", || partner.has_gone());
+                thread::sleep(Duration::from_millis(50));
+                let second = scope.spawn(|| trunk.close(Deadline::PAST));
+                thread::sleep(Duration::from_millis(50));
+                assert!(!second.is_finished());
+                Ok(second)
+            });
+            second.unwrap().join().unwrap();
+            assert_eq!(state(&vi), State::Error);
+        });
+    }
+
     /// The partner can see that a trunk is over before a program here hears of it, and connects
     /// again.
     #[test]
