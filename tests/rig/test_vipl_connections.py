@@ -245,6 +245,28 @@ def test_a_request_is_answered_by_one_thread(ends):
     says(client, server, b"connected")
 
 
+@pytest.mark.parametrize("end", ("disconnect", "close"))
+def test_an_acceptance_that_waits_is_ended(ends, end):
+    """VI-DISC-9, VI-NIC-8: its client is stopped, and another thread ends the VI's attempt or closes
+    the interface. The call says so, and does not wait for the client's time."""
+    server, client = ends.pair()
+    found, asking = ask(server, client, timeout=FOREVER)
+    with stopped(client.program):
+        accepting = server.program.later.call("VipConnectAccept", found.conn, server.vi)
+        server.program.until_asleep()
+        if end == "close":
+            server.program.close_nic(server.nic)
+        else:
+            server.disconnect()
+        with fails("INVALID_PARAMETER" if end == "close" else "INVALID_STATE"):
+            accepting.result()
+        assert accepting.seconds < 4
+    with fails("INVALID_PARAMETER"):
+        server.program.accept(found.conn, server.vi)
+    # The client had no answer, or was connected and has lost that.
+    assert result(asking.result) in ("SUCCESS", "NO_MATCH", "TIMEOUT")
+
+
 def interrupted(program, come, name, before, after=(), vain=BRIEF):
     """Call a function that waits while a signal interrupts its thread a thousand times each second: in
     vain, and for what comes."""
