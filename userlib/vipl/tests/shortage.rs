@@ -13,7 +13,7 @@ use std::{
     sync::mpsc,
     time::{Duration, Instant},
 };
-use vipl::{Descriptor, Error, ErrorCode, Level, ProcessMemory, State, Status};
+use vipl::{Descriptor, Error, ErrorCode, Level, Map, State, Status};
 
 /// Most pieces of memory that are taken to leave none.
 const PIECES: usize = 1 << 16;
@@ -106,8 +106,7 @@ fn memory_ends_before_the_process_does() {
         let side = one_host();
         let attributes = side.attributes(Level::Unreliable);
         let memory = side.nic.query_memory(side.at(0), side.handle).unwrap();
-        // SAFETY: It is a page of the map, which exists longer than the side.
-        let page = unsafe { ProcessMemory::new(side.at(0), 4096) };
+        let page = Map::allocate(4096).unwrap();
         let mut vis = Vec::with_capacity(1024);
         let mut regions = 0;
         let refused = short(1 << 16, 16, || {
@@ -121,7 +120,7 @@ fn memory_ends_before_the_process_does() {
             vis.drain(..vis.len() / 2)
                 .for_each(|vi| vi.destroy().unwrap());
             loop {
-                match side.nic.register(page, &memory) {
+                match side.nic.register(page.memory(), &memory) {
                     Ok(_) => regions += 1,
                     Err(error) => break (vi, error),
                 }
@@ -135,7 +134,7 @@ fn memory_ends_before_the_process_does() {
         );
         vis.iter().for_each(|vi| vi.destroy().unwrap());
         side.nic.create_vi(&attributes, None, None, 0).unwrap();
-        side.nic.register(page, &memory).unwrap();
+        side.nic.register(page.memory(), &memory).unwrap();
         0
     };
     assert_eq!(child(run), 0);
