@@ -80,7 +80,7 @@ pub fn set_errno(number: i32) {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use std::{ffi::c_void, ptr};
 
@@ -102,7 +102,7 @@ mod tests {
     }
 
     /// Whether a thread that was cancelled beforehand ends within a function.
-    fn ends_in(function: extern "C-unwind" fn(*mut c_void) -> *mut c_void) -> bool {
+    pub(crate) fn ends_in(function: extern "C-unwind" fn(*mut c_void) -> *mut c_void) -> bool {
         extern "C" {
             fn pthread_create(
                 id: *mut libc::pthread_t,
@@ -127,7 +127,7 @@ mod tests {
     }
 
     /// Wait until the thread has been cancelled.
-    fn until_cancelled(barrier: *mut c_void) {
+    pub(crate) fn until_cancelled(barrier: *mut c_void) {
         // SAFETY: It is the one of ends_in(), which waits for this thread.
         unsafe { &*barrier.cast::<std::sync::Barrier>() }.wait();
     }
