@@ -67,6 +67,8 @@ mod memory;
 mod nap;
 mod process;
 mod table;
+#[cfg(test)]
+mod tests;
 
 /// What [`export!`] needs to tell which call something is told of.
 #[doc(hidden)]

@@ -52,7 +52,7 @@ impl Nap {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::guard::tests::{ends_in, until_cancelled};
+    use crate::tests::{ends_in, until_cancelled};
     use std::{
         ffi::c_void,
         os::fd::AsRawFd,
