@@ -8,7 +8,8 @@
  * An open file is a context: it owns objects, which are named by handles and end
  * with it. A context belongs to the process that opened the file and is useless to
  * all others, also to children that inherit the descriptor; it ends when that
- * process exits or has closed all its descriptors of the file.
+ * process exits, or when the table of descriptors in which it was opened has none of the file
+ * any more. All threads of a process share one table, unless one has unshared it.
  *
  * Every structure starts with its size in bytes, which the caller sets. A kernel
  * that knows more fields takes those that are missing as zero; one that knows less
