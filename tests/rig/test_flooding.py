@@ -3,12 +3,14 @@
 outlives it."""
 
 import errno
+import json
 from contextlib import contextmanager
 
 import pytest
 import sharing
+import shell
 from ntbrig import stack
-from frames import no_link_ends
+from frames import no_link_ends, peer_id
 from pximc import MODULES
 from sharing import EACH, MP, PAST, fails, fill, pair
 from shell import until
@@ -19,6 +21,8 @@ CONNECTIONS = 256
 # More than wait for a peer.
 MANY = 5000
 NUMBER = 77
+# To a peer, for its statistics, that may be open at a time.
+QUESTIONS = 16
 
 
 @pytest.fixture(scope="module")
@@ -206,3 +210,27 @@ def test_a_queue_is_closed_when_the_call_that_copies_has_ended(fabric, ends):
         closing.result()
         copying.result()
         assert closing.seconds > copying.seconds / 2
+
+
+def asked(fabric, guest, peer, before=""):
+    """Answers in the order in which they come, when a peer is asked by netlink for all that may be
+    open at a time, and then the own kernel."""
+    program = f"{before} {shell.directory(guest, 64)}/netlink_order"
+    answers = guest.run(f"{program} {peer} {QUESTIONS}", check=not before)
+    return [json.loads(line) for line in answers.out.splitlines()]
+
+
+def test_questions_to_a_peer_that_stands_still_hold_up_no_other_request(fabric):
+    """IDT-PEER-3: neither on their own socket nor anywhere, as no request lasts until a peer has
+    answered. What a program has asked that is killed makes room for others."""
+    here, there = fabric.hosts
+    peer = peer_id(there)
+    with frozen(there, here):
+        first, *others = asked(fabric, here, peer)
+        assert asked(fabric, here, peer, "timeout -s KILL 0.1") == []
+        again, *later = asked(fabric, here, peer)
+    own = QUESTIONS + 1
+    assert [(answer["request"], answer["errno"]) for answer in (first, again)] == [(own, 0)] * 2
+    for answers in (others, later):
+        assert [answer["errno"] for answer in answers] == [errno.ETIMEDOUT] * QUESTIONS
+        assert {answer["request"] for answer in answers} == set(range(1, own))
