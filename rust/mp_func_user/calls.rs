@@ -41,7 +41,10 @@ use kernel::{
 use mp_kernel::{
     error,
     eventfd::EventFd,
-    iomem::DeviceRange,
+    iomem::{
+        Bar,
+        DeviceRange, //
+    },
     process::{
         self,
         PhysicalUse, //
@@ -323,7 +326,8 @@ fn describe(context: &Context, info: &mut mp_info) -> Result<Told> {
             | MP_FEATURE_GRANTS
             | MP_FEATURE_STORE
             | MP_FEATURE_NAMES
-            | MP_FEATURE_ARRIVALS,
+            | MP_FEATURE_ARRIVALS
+            | MP_FEATURE_FILL_BAR,
     );
     info.sessions_max = shared.limits.sessions;
     info.user_sessions_max = shared.limits.user_sessions;
@@ -504,28 +508,49 @@ fn attach_segment(context: &Context, arg: UserPtr) -> Result {
 
 fn fill_segment(context: &Context, fill: &mp_segment_fill) -> Result {
     expect_zero(fill.reserved)?;
-    expect_zero(fill.flags & !(MP_FILL_PHYSICAL | MP_FILL_READ))?;
+    expect_zero(fill.flags & !(MP_FILL_PHYSICAL | MP_FILL_READ | MP_FILL_BAR))?;
     let segment = context.segment(fill.handle)?;
-    let is_physical = fill.flags & MP_FILL_PHYSICAL != 0;
-    let is_read = fill.flags & MP_FILL_READ != 0;
     let page = PAGE_SIZE as u64;
     let is_whole = fill.address.is_multiple_of(page) && fill.length.is_multiple_of(page);
-    if fill.length == 0 || is_physical && (is_read || !is_whole) {
+    let bar = bar_of(fill);
+    let purpose = match fill.flags {
+        0 => Some(Purpose::Write),
+        MP_FILL_READ => Some(Purpose::Read),
+        MP_FILL_PHYSICAL | MP_FILL_BAR if is_whole => None,
+        _ => return Err(EINVAL),
+    };
+    let names_function = bar != Bar::default();
+    if fill.length == 0 || names_function && fill.flags != MP_FILL_BAR {
         return Err(EINVAL);
     }
     segment.check_room(fill.length)?;
-    if !is_physical {
-        let purpose = match is_read {
-            true => Purpose::Read,
-            false => Purpose::Write,
-        };
+    if let Some(purpose) = purpose {
         let pages = context.pin(fill.address, fill.length, purpose)?;
         return segment.fill(Piece::Pages(Arc::new(pages, GFP_KERNEL_ACCOUNT)?));
     }
-    need_physical_addresses(PhysicalUse::Memory)?;
-    // SAFETY: The process may name it.
-    let range = unsafe { DeviceRange::new(fill.address, fill.length)? };
+    let range = match fill.flags {
+        MP_FILL_BAR => {
+            need_physical_addresses(PhysicalUse::Device)?;
+            // SAFETY: The process may name what the function has.
+            unsafe { DeviceRange::of_bar(bar, fill.address, fill.length)? }
+        }
+        _ => {
+            need_physical_addresses(PhysicalUse::Memory)?;
+            // SAFETY: The process may name it.
+            unsafe { DeviceRange::new(fill.address, fill.length)? }
+        }
+    };
     segment.fill(Piece::Physical(range))
+}
+
+/// The BAR that a process names.
+fn bar_of(fill: &mp_segment_fill) -> Bar {
+    Bar {
+        domain: u32::from(fill.pci_domain_high) << 16 | u32::from(fill.pci_domain),
+        bus: fill.pci_bus,
+        devfn: fill.pci_devfn,
+        number: fill.pci_bar.into(),
+    }
 }
 
 fn grant_segment(context: &Context, arg: UserPtr) -> Result {

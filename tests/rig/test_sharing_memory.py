@@ -5,12 +5,15 @@ The bridges have three windows, of which the third can be led to any page.
 """
 
 import errno
+import re
+import time
 from contextlib import contextmanager
 
 import pytest
 import sharing
+from devices import INSTRUMENT, Device
 from ntbrig import stack
-from ntbrig.settings import MIB
+from ntbrig.settings import MIB, PATIENCE
 from pximc import MODULES
 from sharing import MP, fails
 from shortage import guard
@@ -35,12 +38,19 @@ UNPRIVILEGED = (
     "--bounding-set=-ipc_lock,-sys_rawio",
 )
 
+# The first word of a file that is mapped.
+_WORD = """
+import mmap, os, sys
+memory = mmap.mmap(os.open(sys.argv[1], os.O_RDWR), 4096)
+print(memory[:4].hex())
+"""
+
 
 @pytest.fixture(scope="module")
 def fabric(boot):
     kinds = {"$": ADDRESS, "#": TABLES, "!": PERSISTENT}
     options = " ".join(f"memmap={SIZE // MIB}M{kind}{at // MIB}M" for kind, at in kinds.items())
-    fabric = boot(hosts=2, kernel_options=options)
+    fabric = boot(hosts=2, kernel_options=options, instrument=MIB)
     parameters = {"ntb_hw_ivshmem": "personality=amd"}
     stack.load(*fabric.hosts, modules=MODULES, parameters=parameters)
     for guest in fabric.hosts:
@@ -392,6 +402,121 @@ def test_what_a_driver_has_requested_is_not_named(fabric, exclusive):
         with fails(errno.EOPNOTSUPP):
             fill(owner, segment, ADDRESS, SIZE, MP.FILL_PHYSICAL)
         fill(owner, segment, ADDRESS + PAGE, SIZE - PAGE, MP.FILL_PHYSICAL)
+
+
+def is_requested(guest, address, length):
+    """Whether a driver gets memory there."""
+    got = guest.run(
+        f"insmod {stack.modules_dir()}/mp_guard_test.ko start={address} length={length}"
+        " && rmmod mp_guard_test",
+        check=False,
+    )
+    return got.rc == 0
+
+
+def test_no_driver_gets_what_is_named_as_long_as_it_is(fabric):
+    """Nor is memory plugged there. Who names a part of it meanwhile has all of it as long, and a
+    session until it is closed."""
+    with pair(fabric) as (owner, back, _, _):
+        guest = owner.guest
+        whole, part = empty(owner, 48, SIZE), empty(owner, 49, SIZE)
+        fill(owner, whole, ADDRESS, 4 * PAGE, MP.FILL_PHYSICAL)
+        fill(owner, part, ADDRESS + 3 * PAGE, 3 * PAGE, MP.FILL_PHYSICAL)
+        for page in (0, 3, 5):
+            assert not is_requested(guest, ADDRESS + page * PAGE, PAGE)
+        assert is_requested(guest, ADDRESS + 6 * PAGE, PAGE)
+        owner.close(whole)
+        for page in (0, 3, 5):
+            assert not is_requested(guest, ADDRESS + page * PAGE, PAGE)
+        owner.close(part)
+        assert is_requested(guest, ADDRESS, SIZE)
+        session = physical_server(owner, back, ADDRESS, PAGE)
+        assert not is_requested(guest, ADDRESS, PAGE)
+        owner.close(session)
+        assert is_requested(guest, ADDRESS, PAGE)
+
+
+def test_what_a_process_has_named_is_claimed_until_no_peer_reaches_it(ends, fabric):
+    """However it ends."""
+    owner, back, user, there = ends
+    segment = empty(owner, 50, SIZE)
+    fill(owner, segment, ADDRESS, SIZE, MP.FILL_PHYSICAL)
+    show(owner, segment, back)
+    connection = user.connect(there, MP.OBJECT_SEGMENT, 50)
+    user.map_connection(connection)
+    guest = owner.guest
+    assert not is_requested(guest, ADDRESS, SIZE)
+    guest.run(f"kill -9 {owner.pid}")
+    end = time.monotonic() + 10 * PATIENCE
+    while not is_requested(guest, ADDRESS, SIZE):
+        assert time.monotonic() < end, "it stays claimed"
+        time.sleep(0.1)
+
+
+def driven(guest):
+    """Memory of PCI functions that have a driver: each with a BAR, and where that is."""
+    found = []
+    for path in guest.run("ls -d /sys/bus/pci/drivers/*/0000:*").out.split():
+        for number, line in enumerate(guest.read(f"{path}/resource").splitlines()[:6]):
+            start, last, flags = (int(word, 16) for word in line.split())
+            if flags & 0x200 and last - start >= PAGE - 1:
+                found.append((path.rsplit("/", 1)[1], number, start))
+    return found
+
+
+def bar(name, number):
+    domain, bus, device, function = (int(n, 16) for n in re.split("[:.]", name))
+    fields = {"pci_domain": domain, "pci_bus": bus, "pci_devfn": device << 3 | function}
+    return {**fields, "pci_bar": number}
+
+
+def test_memory_of_a_function_is_named_by_its_bar(fabric):
+    """SI-APHYS-2"""
+    with pair(fabric) as (owner, _, _, _):
+        name, number = INSTRUMENT, 2
+        start, length = Device(owner.guest, name).bar(number)
+        owner.guest.run(f"echo 1 > /sys/bus/pci/devices/{name}/enable")
+        segment = empty(owner, 51, 2 * length)
+        fields = {"handle": segment, "flags": MP.FILL_BAR, **bar(name, number)}
+
+        def by_bar(**changes):
+            owner.call("SEGMENT_FILL", "mp_segment_fill", **{**fields, **changes})
+
+        for changes, error in (
+            ({"address": 1, "length": PAGE}, errno.EINVAL),
+            ({"length": 0}, errno.EINVAL),
+            ({"length": PAGE, "flags": 0}, errno.EINVAL),
+            ({"length": PAGE, "flags": MP.FILL_BAR | MP.FILL_READ}, errno.EINVAL),
+            ({"length": length + PAGE}, errno.ERANGE),
+            ({"address": length, "length": PAGE}, errno.ERANGE),
+            ({"length": PAGE, "pci_bar": 6}, errno.ENODEV),
+            ({"length": PAGE, "pci_domain_high": 0x7FFF}, errno.ENODEV),
+        ):
+            with fails(error):
+                by_bar(**changes)
+        by_bar(length=length)
+        assert not is_requested(owner.guest, start, PAGE)
+        owner.write(owner.map_segment(segment), b"word")
+        memory = f"/sys/bus/pci/devices/{name}/resource{number}"
+        assert b"word" == bytes.fromhex(owner.guest.run(f"python3 -c '{_WORD}' {memory}").out)
+        owner.close(segment)
+
+
+def test_memory_of_a_function_with_a_driver_is_not_named(fabric):
+    """Neither by its BAR nor by its address, although the driver has not requested it."""
+    with pair(fabric) as (owner, back, _, _):
+        found = driven(owner.guest)
+        assert found
+        for name, number, start in found:
+            segment = empty(owner, 52, PAGE)
+            fields = {"handle": segment, "flags": MP.FILL_BAR, "length": PAGE, **bar(name, number)}
+            with fails(errno.EOPNOTSUPP):
+                fill(owner, segment, start, PAGE, MP.FILL_PHYSICAL)
+            with fails(errno.EOPNOTSUPP):
+                owner.call("SEGMENT_FILL", "mp_segment_fill", **fields)
+            with fails(errno.EOPNOTSUPP):
+                physical_server(owner, owner.interface(loopback=True), start, PAGE)
+            owner.close(segment)
 
 
 def test_a_kernel_that_is_locked_down_takes_no_physical_addresses(fabric):

@@ -136,6 +136,7 @@ struct mp_info {
 #define MP_FEATURE_STORE	0x1000	/* MP_IOC_SESSION_STORE, MP_INTERFACE_ROUTED */
 #define MP_FEATURE_NAMES	0x2000	/* names of segments, events and ports */
 #define MP_FEATURE_ARRIVALS	0x4000	/* MP_INTERFACE_ANY */
+#define MP_FEATURE_FILL_BAR	0x8000	/* MP_FILL_BAR */
 
 /*
  * A status word is an aligned __u64 that tells the state of a connection, queue or session of
@@ -644,6 +645,7 @@ struct mp_segment_attach {
 
 #define MP_FILL_PHYSICAL	0x1	/* the address is a physical one */
 #define MP_FILL_READ		0x2	/* memory of the process that nobody writes by the segment */
+#define MP_FILL_BAR		0x4	/* the address is an offset in a BAR of a PCI function */
 
 /*
  * MP_IOC_SEGMENT_FILL: gives a segment that is empty its memory, once: that of the calling
@@ -654,8 +656,10 @@ struct mp_segment_attach {
  * Memory of a process is pinned, and counts for RLIMIT_MEMLOCK of its user, and of those who
  * have made the user namespaces around it, until nobody reaches it any more: the process may
  * unmap it. What is mapped there later is other memory.
- * Physical memory is the caller's to keep. The kernel does not copy to it or from it, and
- * refuses queues, grants and connections that are for that.
+ * Physical memory is named by its address, or as a part of what a PCI function has, which whoever
+ * has enabled the function keeps enabled. The kernel does not copy to it or from it, and refuses
+ * queues, grants and connections that are for that. As long as it is in a segment or a session, no
+ * driver can request it ("mp_fabric" in /proc/iomem), and no memory can be plugged there.
  *
  * Each host can use such a segment itself, also for copies of queues; whether peers reach it
  * is found when it is published.
@@ -669,20 +673,27 @@ struct mp_segment_attach {
  * is published with MP_SHOW_PLACED, those for connections, which never reach bytes beside it, and
  * never write to memory of MP_FILL_READ.
  *
- * In this order: ENOENT. EINVAL: no bytes, no multiples of a page (physical), or both flags.
+ * In this order: ENOENT. EINVAL: no bytes, no multiples of a page (physical), or several flags.
  * ERANGE: more than it can be filled with. EEXIST: it has memory. Of a process: EFAULT: there is
  * none, it is not writable as it has to be, or it cannot be pinned, EDQUOT: RLIMIT_MEMLOCK.
  * Physical: EPERM: that needs CAP_SYS_RAWIO and a kernel that is not locked down, EOPNOTSUPP: by
  * the kernel's resource tree (/proc/iomem) not all of it is memory of devices, or reserved: it
- * is RAM or nowhere, belongs to firmware, or a driver has it for itself. ENOMEM.
+ * is RAM or nowhere, belongs to firmware, a driver has requested it, or has the function whose it
+ * is; or it is only in part what one device has. Of a BAR: ENODEV: there is no such function, or
+ * it has no memory there, ERANGE: it has less. ENOMEM.
  */
 struct mp_segment_fill {
 	__u32 size;
 	__u32 handle;
-	__u32 flags;			/* MP_FILL_PHYSICAL or MP_FILL_READ */
+	__u32 flags;			/* one of MP_FILL_* */
 	__u32 reserved;
 	__aligned_u64 address;
 	__aligned_u64 length;		/* bytes */
+	__u16 pci_domain;		/* of MP_FILL_BAR, else 0; see MP_PCI_DOMAIN() */
+	__u8 pci_bus;
+	__u8 pci_devfn;
+	__u16 pci_domain_high;
+	__u16 pci_bar;			/* its number */
 };
 
 /* What peers at an interface may do with a segment. */

@@ -420,7 +420,7 @@ impl Worker {
         let fill = mp_segment_fill {
             handle,
             flags: match random.one_in(20) {
-                true => 4,
+                true => 8,
                 false => u32::from(is_physical) * MP_FILL_PHYSICAL,
             },
             address: match (is_physical, random.below(6)) {

@@ -36,6 +36,7 @@ pub const MP_FEATURE_FILL_ANY: u32 = 2048;
 pub const MP_FEATURE_STORE: u32 = 4096;
 pub const MP_FEATURE_NAMES: u32 = 8192;
 pub const MP_FEATURE_ARRIVALS: u32 = 16384;
+pub const MP_FEATURE_FILL_BAR: u32 = 32768;
 pub const MP_INTERFACE_UP: u32 = 1;
 pub const MP_INTERFACE_LOOPBACK: u32 = 2;
 pub const MP_INTERFACE_PCI: u32 = 4;
@@ -65,6 +66,7 @@ pub const MP_SEGMENT_PRIVATE: u32 = 1;
 pub const MP_SEGMENT_EMPTY: u32 = 4;
 pub const MP_FILL_PHYSICAL: u32 = 1;
 pub const MP_FILL_READ: u32 = 2;
+pub const MP_FILL_BAR: u32 = 4;
 pub const MP_WITHDRAW_NOTIFY: u32 = 1;
 pub const MP_WITHDRAW_FORCE: u32 = 2;
 pub const MP_SHOW_PLACED: u32 = 1;
@@ -388,6 +390,11 @@ pub struct mp_segment_fill {
     pub reserved: __u32,
     pub address: __u64,
     pub length: __u64,
+    pub pci_domain: __u16,
+    pub pci_bus: __u8,
+    pub pci_devfn: __u8,
+    pub pci_domain_high: __u16,
+    pub pci_bar: __u16,
 }
 pub const MP_SEGMENT_UNPREPARED: _bindgen_ty_5 = 0;
 pub const MP_SEGMENT_PREPARED: _bindgen_ty_5 = 1;

@@ -343,7 +343,12 @@ fn assertions() -> String {
             flags,
             reserved,
             address,
-            length
+            length,
+            pci_domain,
+            pci_bus,
+            pci_devfn,
+            pci_domain_high,
+            pci_bar
         }
     );
     check!(
@@ -587,6 +592,7 @@ fn assertions() -> String {
         MP_FEATURE_GRANTS,
         MP_FEATURE_NAMES,
         MP_FEATURE_FILL_ANY,
+        MP_FEATURE_FILL_BAR,
         MP_PARK_ARMED,
         MP_PARK_ENTRIES_MAX,
         MP_PARK_NONE,
@@ -594,6 +600,7 @@ fn assertions() -> String {
         MP_PARK_LATE,
         MP_SEGMENT_PRIVATE,
         MP_SEGMENT_EMPTY,
+        MP_FILL_BAR,
         MP_FILL_PHYSICAL,
         MP_FILL_READ,
         MP_GRANT_READ,
