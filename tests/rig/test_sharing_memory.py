@@ -194,7 +194,7 @@ def test_a_segment_is_filled_once_with_whole_pages_of_its_process(fabric):
             fill(owner, segment, memory, 3 * PAGE)
         with fails(errno.EINVAL):
             fill(owner, segment, memory, 0)
-        for flags in (MP.FILL_PHYSICAL | MP.FILL_READ, 4):
+        for flags in (MP.FILL_PHYSICAL | MP.FILL_READ, MP.FILL_PHYSICAL | MP.FILL_BAR, 8):
             with fails(errno.EINVAL):
                 fill(owner, segment, memory, PAGE, flags)
         for address, length in ((ADDRESS + 8, PAGE), (ADDRESS, PAGE + 8)):
