@@ -497,9 +497,10 @@ struct mp_session_address {
  * MP_IOC_SESSION_ACCESS: lets a device of this host reach the remote window, at its
  * address on the PCI bus, as long as the session is open and paired. Without an IOMMU
  * between the device and the bus nothing has to be done. Whether there is such a device is
- * not looked at.
- * EINVAL, and those of MP_IOC_SESSION_ADDRESS; EOPNOTSUPP also: another process says what
- * the device reaches, or too many devices do.
+ * not looked at. A device behind an IOMMU also loses it when one of its group gets a driver that
+ * lets processes say what the group reaches, as VFIO's does.
+ * EINVAL, and those of MP_IOC_SESSION_ADDRESS; EOPNOTSUPP also: there is such a driver, the
+ * device has another host bridge, or too many devices reach the window.
  */
 struct mp_session_access {
 	__u32 size;
