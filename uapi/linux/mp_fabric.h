@@ -31,8 +31,9 @@
  * MP_IOC_WAIT, MP_IOC_NOTICE, MP_IOC_SEND, MP_IOC_RECEIVE, MP_IOC_PARK and read() end early when
  * a signal is handled: they have done nothing then, and are made again by the kernel if the
  * handler was installed with SA_RESTART, and fail with EINTR otherwise. A process that sleeps in
- * them can be stopped, traced and frozen. All other calls see the end of what they have begun:
- * only a signal that kills the process ends them.
+ * them can be stopped, traced and frozen. The same holds for MP_IOC_QUEUE_ABORT, and MP_IOC_CLOSE and
+ * MP_IOC_REMOVE of a queue, of which copies stop all the same. All other calls see the end of what
+ * they have begun: only a signal that kills the process ends them.
  *
  * A call that fails with EFAULT has taken nothing, sent nothing, and closed again what it
  * had made, as MP_IOC_CLOSE does; a peer may have seen that. Arrays may have been written
@@ -461,7 +462,8 @@ struct mp_session_answer {
 /*
  * MP_IOC_CLOSE and MP_IOC_SIGNAL. ENOENT: no such object. A segment, event or port is
  * closed as MP_IOC_REMOVE does it by force, a connection is disconnected, a queue aborted.
- * Closing: EINPROGRESS, EINTR: it is closed; see there.
+ * Closing: EINPROGRESS, EINTR: it is closed; see there. A queue is not closed with EINTR, and
+ * cannot be started any more.
  */
 struct mp_handle {
 	__u32 size;
