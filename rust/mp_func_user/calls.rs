@@ -67,6 +67,18 @@ use mp_proto::{
     sharing, //
 };
 
+/// The BAR that the fields of a structure name.
+macro_rules! bar_of {
+    ($of:expr) => {
+        Bar {
+            domain: u32::from($of.pci_domain_high) << 16 | u32::from($of.pci_domain),
+            bus: $of.pci_bus,
+            devfn: $of.pci_devfn,
+            number: $of.pci_bar.into(),
+        }
+    };
+}
+
 #[path = "calls/interfaces.rs"]
 mod interfaces;
 #[path = "calls/sessions.rs"]
@@ -512,7 +524,7 @@ fn fill_segment(context: &Context, fill: &mp_segment_fill) -> Result {
     let segment = context.segment(fill.handle)?;
     let page = PAGE_SIZE as u64;
     let is_whole = fill.address.is_multiple_of(page) && fill.length.is_multiple_of(page);
-    let bar = bar_of(fill);
+    let bar = bar_of!(fill);
     let purpose = match fill.flags {
         0 => Some(Purpose::Write),
         MP_FILL_READ => Some(Purpose::Read),
@@ -529,11 +541,7 @@ fn fill_segment(context: &Context, fill: &mp_segment_fill) -> Result {
         return segment.fill(Piece::Pages(Arc::new(pages, GFP_KERNEL_ACCOUNT)?));
     }
     let range = match fill.flags {
-        MP_FILL_BAR => {
-            need_physical_addresses(PhysicalUse::Device)?;
-            // SAFETY: The process may name what the function has.
-            unsafe { DeviceRange::of_bar(bar, fill.address, fill.length)? }
-        }
+        MP_FILL_BAR => range_of_bar(bar, fill.address, fill.length)?,
         _ => {
             need_physical_addresses(PhysicalUse::Memory)?;
             // SAFETY: The process may name it.
@@ -543,14 +551,15 @@ fn fill_segment(context: &Context, fill: &mp_segment_fill) -> Result {
     segment.fill(Piece::Physical(range))
 }
 
-/// The BAR that a process names.
-fn bar_of(fill: &mp_segment_fill) -> Bar {
-    Bar {
-        domain: u32::from(fill.pci_domain_high) << 16 | u32::from(fill.pci_domain),
-        bus: fill.pci_bus,
-        devfn: fill.pci_devfn,
-        number: fill.pci_bar.into(),
-    }
+/// Memory of a function, which the process names.
+///
+/// # Errors
+///
+/// `EPERM`, or those of [`DeviceRange::of_bar`].
+fn range_of_bar(bar: Bar, off: u64, len: u64) -> Result<DeviceRange> {
+    need_physical_addresses(PhysicalUse::Device)?;
+    // SAFETY: The process may name what the function has.
+    unsafe { DeviceRange::of_bar(bar, off, len) }
 }
 
 fn grant_segment(context: &Context, arg: UserPtr) -> Result {

@@ -16,6 +16,7 @@ from ntbrig import stack
 from ntbrig.settings import MIB, PATIENCE
 from pximc import MODULES
 from sharing import MP, fails
+from shell import until
 from shortage import guard
 
 PAGE = 0x1000
@@ -38,10 +39,11 @@ UNPRIVILEGED = (
     "--bounding-set=-ipc_lock,-sys_rawio",
 )
 
-# The first word of a file that is mapped.
+# The first word of a page of a file that is mapped.
 _WORD = """
 import mmap, os, sys
-memory = mmap.mmap(os.open(sys.argv[1], os.O_RDWR), 4096)
+path, at = sys.argv[1], int(sys.argv[2])
+memory = mmap.mmap(os.open(path, os.O_RDWR), 4096, offset=at)
 print(memory[:4].hex())
 """
 
@@ -498,8 +500,45 @@ def test_memory_of_a_function_is_named_by_its_bar(fabric):
         assert not is_requested(owner.guest, start, PAGE)
         owner.write(owner.map_segment(segment), b"word")
         memory = f"/sys/bus/pci/devices/{name}/resource{number}"
-        assert b"word" == bytes.fromhex(owner.guest.run(f"python3 -c '{_WORD}' {memory}").out)
+        assert b"word" == bytes.fromhex(owner.guest.run(f"python3 -c '{_WORD}' {memory} 0").out)
         owner.close(segment)
+
+
+def test_a_session_names_memory_of_a_function_by_its_bar(fabric):
+    """It is one to physical addresses then."""
+    with pair(fabric, same=True) as (owner, back, user, there):
+        name, number = INSTRUMENT, 2
+        start, length = Device(owner.guest, name).bar(number)
+        owner.guest.run(f"echo 1 > /sys/bus/pci/devices/{name}/enable")
+        sizes = {"local_min": PAGE, "local_max": PAGE}
+        fields = {"interface": back, "role": 1, "location": MP.LOCATION_BAR, "protocol": 8, **sizes}
+        fields |= bar(name, number)
+
+        def opened(**changes):
+            return owner.call("SESSION_OPEN", "mp_session_open", **{**fields, **changes}).handle
+
+        for changes, error in (
+            ({"address": 1}, errno.EINVAL),
+            ({"role": 2}, errno.EINVAL),
+            ({"location": 1}, errno.EINVAL),
+            ({"address": length}, errno.ERANGE),
+            ({"pci_bar": 6}, errno.ENODEV),
+        ):
+            with fails(error):
+                opened(**changes)
+        session = opened(address=PAGE)
+        assert is_requested(owner.guest, start, PAGE)
+        assert not is_requested(owner.guest, start + PAGE, PAGE)
+        fields = {"role": 2, "location": 2, "protocol": 8, "remote_min": 1, "remote_max": PAGE}
+        client = user.call("SESSION_OPEN", "mp_session_open", interface=there, **fields).handle
+        place = user.call("SESSION", "mp_session", handle=client)
+        user.write(user.map(place.remote_offset, PAGE), b"here")
+        memory = f"/sys/bus/pci/devices/{name}/resource{number}"
+        seen = lambda: owner.guest.run(f"python3 -c '{_WORD}' {memory} {PAGE}").out
+        until(lambda: bytes.fromhex(seen()) == b"here")
+        user.close(client)
+        owner.close(session)
+        assert is_requested(owner.guest, start + PAGE, PAGE)
 
 
 def test_memory_of_a_function_with_a_driver_is_not_named(fabric):

@@ -137,7 +137,7 @@ struct mp_info {
 #define MP_FEATURE_STORE	0x1000	/* MP_IOC_SESSION_STORE, MP_INTERFACE_ROUTED */
 #define MP_FEATURE_NAMES	0x2000	/* names of segments, events and ports */
 #define MP_FEATURE_ARRIVALS	0x4000	/* MP_INTERFACE_ANY */
-#define MP_FEATURE_FILL_BAR	0x8000	/* MP_FILL_BAR */
+#define MP_FEATURE_FILL_BAR	0x8000	/* MP_FILL_BAR, MP_LOCATION_BAR */
 
 /*
  * A status word is an aligned __u64 that tells the state of a connection, queue or session of
@@ -261,6 +261,7 @@ enum {
 enum {
 	MP_LOCATION_LOGICAL = 1,	/* memory that the fabric provides */
 	MP_LOCATION_PHYSICAL = 2,	/* physical addresses that the server names */
+	MP_LOCATION_BAR = 3,		/* the same, of a PCI function; only to open a server */
 };
 
 /*
@@ -320,6 +321,10 @@ struct mp_window {
  * names, MP_SESSION_HOLD or MP_SESSION_BARE. EADDRINUSE: the uid is taken.
  * ECONNREFUSED: a client found nobody, or its request was rejected. EDQUOT: too many
  * sessions. ENOMEM. EINTR: the process is being killed.
+ *
+ * With MP_LOCATION_BAR (MP_FEATURE_FILL_BAR) the address is an offset in a BAR of a PCI function, and
+ * the session is one with MP_LOCATION_PHYSICAL from then on. Before the others: EINVAL: no server, or
+ * no multiple of a page. EPERM. ENODEV, ERANGE, EOPNOTSUPP: see MP_IOC_SEGMENT_FILL.
  */
 struct mp_session_open {
 	__u32 size;
@@ -335,12 +340,17 @@ struct mp_session_open {
 	__aligned_u64 local_max;
 	__aligned_u64 remote_min;	/* bytes of the peer that this process shall reach */
 	__aligned_u64 remote_max;
-	__aligned_u64 address;		/* of a physical server */
+	__aligned_u64 address;		/* of a physical server; of MP_LOCATION_BAR: in the BAR */
 	__aligned_u64 name;		/* address */
 	__u32 name_size;		/* in bytes, at most MP_NAME_MAX; 0 for none */
 	__u32 name_own;			/* bytes of it, of a peer; else 0 */
 	__u32 flags;			/* MP_SESSION_* */
 	__u32 reserved;
+	__u16 pci_domain;		/* of MP_LOCATION_BAR, else 0; see MP_PCI_DOMAIN() */
+	__u8 pci_bus;
+	__u8 pci_devfn;
+	__u16 pci_domain_high;
+	__u16 pci_bar;			/* its number */
 };
 
 /*

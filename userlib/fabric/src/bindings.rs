@@ -193,6 +193,7 @@ pub const MP_ROLE_PEER: _bindgen_ty_2 = 3;
 pub type _bindgen_ty_2 = ::std::os::raw::c_uint;
 pub const MP_LOCATION_LOGICAL: _bindgen_ty_3 = 1;
 pub const MP_LOCATION_PHYSICAL: _bindgen_ty_3 = 2;
+pub const MP_LOCATION_BAR: _bindgen_ty_3 = 3;
 pub type _bindgen_ty_3 = ::std::os::raw::c_uint;
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]
@@ -233,6 +234,11 @@ pub struct mp_session_open {
     pub name_own: __u32,
     pub flags: __u32,
     pub reserved: __u32,
+    pub pci_domain: __u16,
+    pub pci_bus: __u8,
+    pub pci_devfn: __u8,
+    pub pci_domain_high: __u16,
+    pub pci_bar: __u16,
 }
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]

@@ -180,6 +180,11 @@ fn assertions() -> String {
             name_own,
             flags,
             reserved,
+            pci_domain,
+            pci_bus,
+            pci_devfn,
+            pci_domain_high,
+            pci_bar,
         }
     );
     check!(
