@@ -26,9 +26,8 @@ fn pages(phys: u64, len: u64) -> Option<(u64, u64)> {
 /// [`DeviceRange`], or not requested by a driver and not of a function that has one. Sleeps.
 pub fn is_device_memory(phys: u64, len: u64) -> bool {
     // SAFETY: No requirements.
-    pages(phys, len).is_some_and(|(start, len)| unsafe {
-        bindings::iomem_is_device_memory(start, len)
-    })
+    pages(phys, len)
+        .is_some_and(|(start, len)| unsafe { bindings::iomem_is_device_memory(start, len) })
 }
 
 /// A BAR of a PCI function of this host.

@@ -263,9 +263,7 @@ impl Mapping {
         let may_be_led =
             unsafe { bindings::iommu_group_may_be_led(group.0.as_ptr(), range.bus, range.len) };
         let mapped = group.with_domain(|domain| match domain {
-            Some(domain) => Ok(domain
-                .map(&range, rights, may_be_led)?
-                .then_some(domain.0)),
+            Some(domain) => Ok(domain.map(&range, rights, may_be_led)?.then_some(domain.0)),
             None => Ok(None),
         });
         match mapped {

@@ -128,8 +128,7 @@ impl Table {
     ) -> bool {
         let table = self.0.as_ptr();
         // SAFETY: The pointers are compared only.
-        closing == table
-            && !unsafe { mp_bindings::current_table_has_file(table, file.cast()) }
+        closing == table && !unsafe { mp_bindings::current_table_has_file(table, file.cast()) }
     }
 }
 

@@ -212,7 +212,9 @@ impl Questions {
     }
 
     fn close(&self, number: u32) {
-        self.open.lock().retain(|question| question.number != number);
+        self.open
+            .lock()
+            .retain(|question| question.number != number);
     }
 
     fn await_answer(&self, number: u32, timeout_ms: u32) -> Result<Answer> {

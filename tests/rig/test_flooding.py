@@ -287,8 +287,8 @@ def test_what_was_asked_for_ends_with_the_link(fabric, ends):
 
 
 def asked(fabric, guest, peer, before=""):
-    """Answers in the order in which they come, when a peer is asked by netlink for all that may be
-    open at a time, and then the own kernel."""
+    """Ask a peer by netlink for all that may be open at a time, and then the own kernel: the answers
+    in the order in which they come."""
     program = f"{before} {shell.directory(guest, 64)}/netlink_order"
     answers = guest.run(f"{program} {peer} {QUESTIONS}", check=not before)
     return [json.loads(line) for line in answers.out.splitlines()]
