@@ -323,8 +323,9 @@ struct mp_window {
  * sessions. ENOMEM. EINTR: the process is being killed.
  *
  * With MP_LOCATION_BAR (MP_FEATURE_FILL_BAR) the address is an offset in a BAR of a PCI function, and
- * the session is one with MP_LOCATION_PHYSICAL from then on. Before the others: EINVAL: no server, or
- * no multiple of a page. EPERM. ENODEV, ERANGE, EOPNOTSUPP: see MP_IOC_SEGMENT_FILL.
+ * the session is one with MP_LOCATION_PHYSICAL from then on. Before the others but the interface's:
+ * EINVAL: no server. EPERM. EINVAL: no bytes, no multiple of a page. ENODEV, ERANGE, EOPNOTSUPP: see
+ * MP_IOC_SEGMENT_FILL.
  */
 struct mp_session_open {
 	__u32 size;
