@@ -11,7 +11,7 @@
 //!
 //! [`cleanup`]: Dispatcher::cleanup
 
-use std::collections::hash_map::{Entry, HashMap};
+use std::collections::btree_map::{BTreeMap, Entry};
 use std::collections::HashSet;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -94,18 +94,18 @@ struct Session {
     serial: u64,
 }
 
-/// Everything that the lock is for.
+/// Everything that the lock is for. A call looks for one number among few: without hashing it.
 #[derive(Debug)]
 struct Tables<V> {
     /// Those that were loaded; none is ever removed, so that an index stays true.
     vendors: Vec<Arc<V>>,
     interface_numbers: Numbers,
     /// The number that was given to a vendor's interface, for ever.
-    given: HashMap<(usize, u32), u32>,
+    given: BTreeMap<(usize, u32), u32>,
     /// The interfaces that are known since the last cleanup.
-    interfaces: HashMap<u32, (usize, u32)>,
+    interfaces: BTreeMap<u32, (usize, u32)>,
     session_numbers: Numbers,
-    sessions: HashMap<u32, Session>,
+    sessions: BTreeMap<u32, Session>,
     serial: u64,
 }
 
@@ -159,10 +159,10 @@ impl<R: Registry> Dispatcher<R> {
         let tables = Tables {
             vendors: Vec::new(),
             interface_numbers: Numbers::default(),
-            given: HashMap::new(),
-            interfaces: HashMap::new(),
+            given: BTreeMap::new(),
+            interfaces: BTreeMap::new(),
             session_numbers: Numbers::default(),
-            sessions: HashMap::new(),
+            sessions: BTreeMap::new(),
             serial: 0,
         };
         Dispatcher {

@@ -5,7 +5,7 @@
 use super::*;
 
 use std::cell::Cell;
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::sync::mpsc;
 use std::thread;
 
