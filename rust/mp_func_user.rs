@@ -163,7 +163,7 @@ impl kernel::Module for UserService {
         unsafe { quota::SHARES.init() };
         // SAFETY: As above.
         unsafe { quota::LEASED.init() };
-        let links = Links::new(param!(give_up_ms))?;
+        let links = Links::new(param!(reconnect_timeout_ms))?;
         let function = function::Registration::new(FUNC, links.clone())
             .inspect_err(|e| pr_err!("cannot register the function service: {:?}\n", e))?;
         let watch = interface::Watch::new(links.clone())?;
@@ -234,7 +234,7 @@ module! {
             default: 100,
             description: "Percent of the memory for windows and segments that a user may have",
         },
-        give_up_ms: u32 {
+        reconnect_timeout_ms: u32 {
             default: 10000,
             description: "Milliseconds after which connections do not wait for a link that is down any more (default 10000)",
         },

@@ -102,7 +102,7 @@ structures! {
     mp_info 24
     mp_handle 8
     mp_wait 32
-    mp_notify 24
+    mp_eventfd 24
     mp_watch 24
     mp_interfaces 24
     mp_interface 96
@@ -121,7 +121,7 @@ structures! {
     mp_segment_attach 24
     mp_segment_interface 16
     mp_segment 48
-    mp_segment_fill 32
+    mp_segment_register 32
     mp_segment_grant 24
     mp_remove 16
     mp_offer 24
@@ -148,7 +148,7 @@ pub(crate) fn call(context: &Context, command: u32, arg: UserPtr) -> Result {
         MP_IOC_INFO => with(arg, |info| describe(context, info)),
         MP_IOC_CLOSE => take(arg, |close: &mp_handle| context.close(close.handle)),
         MP_IOC_WAIT => wait_for(context, arg),
-        MP_IOC_NOTIFY => take(arg, |notify| notify_of(context, notify)),
+        MP_IOC_EVENTFD => take(arg, |notify| notify_of(context, notify)),
         MP_IOC_WATCH => take(arg, |watch| watch_for(context, watch)),
         MP_IOC_SIGNAL => take(arg, |of: &mp_handle| signal(context, of.handle)),
         MP_IOC_INTERFACES => with(arg, |list| list_interfaces(context, list)),
@@ -169,7 +169,7 @@ pub(crate) fn call(context: &Context, command: u32, arg: UserPtr) -> Result {
         MP_IOC_SEGMENT_PREPARE => take(arg, |at| prepare_segment(context, at)),
         MP_IOC_SEGMENT_PUBLISH => take(arg, |at| publish_segment(context, at)),
         MP_IOC_SEGMENT_WITHDRAW => take(arg, |at| withdraw_segment(context, at)),
-        MP_IOC_SEGMENT_FILL => take(arg, |fill| fill_segment(context, fill)),
+        MP_IOC_SEGMENT_REGISTER => take(arg, |fill| fill_segment(context, fill)),
         MP_IOC_SEGMENT_GRANT => grant_segment(context, arg),
         MP_IOC_SEGMENT => with(arg, |info| describe_segment(context, info)),
         MP_IOC_REMOVE => take(arg, |remove| remove_object(context, remove)),
@@ -314,12 +314,12 @@ fn describe(context: &Context, info: &mut mp_info) -> Result<Told> {
             | MP_FEATURE_EVENTS
             | MP_FEATURE_PORTS
             | MP_FEATURE_QUEUES
-            | MP_FEATURE_FILL
+            | MP_FEATURE_REGISTER
             | MP_FEATURE_PINNED
             | MP_FEATURE_ACCEPT
             | MP_FEATURE_PARK
             | MP_FEATURE_PLACED
-            | MP_FEATURE_FILL_ANY
+            | MP_FEATURE_REGISTER_ANY
             | MP_FEATURE_GRANTS
             | MP_FEATURE_STORE
             | MP_FEATURE_NAMES
@@ -391,7 +391,7 @@ fn wait_for(context: &Context, arg: UserPtr) -> Result {
     write_versioned(arg, size, &wait).inspect_err(|_| ready.give_back(wait.events))
 }
 
-fn notify_of(context: &Context, notify: &mp_notify) -> Result {
+fn notify_of(context: &Context, notify: &mp_eventfd) -> Result {
     expect_zero(notify.reserved)?;
     expect_zero(notify.flags & !MP_WAIT_INTERFACE)?;
     let ready = target(context, notify.flags, notify.target, notify.mask)?;
@@ -502,12 +502,12 @@ fn attach_segment(context: &Context, arg: UserPtr) -> Result {
     answer(context, arg, size, &attach, attach.handle)
 }
 
-fn fill_segment(context: &Context, fill: &mp_segment_fill) -> Result {
+fn fill_segment(context: &Context, fill: &mp_segment_register) -> Result {
     expect_zero(fill.reserved)?;
-    expect_zero(fill.flags & !(MP_FILL_PHYSICAL | MP_FILL_READ))?;
+    expect_zero(fill.flags & !(MP_REGISTER_PHYSICAL | MP_REGISTER_READ_ONLY))?;
     let segment = context.segment(fill.handle)?;
-    let is_physical = fill.flags & MP_FILL_PHYSICAL != 0;
-    let is_read = fill.flags & MP_FILL_READ != 0;
+    let is_physical = fill.flags & MP_REGISTER_PHYSICAL != 0;
+    let is_read = fill.flags & MP_REGISTER_READ_ONLY != 0;
     let page = PAGE_SIZE as u64;
     let is_whole = fill.address.is_multiple_of(page) && fill.length.is_multiple_of(page);
     if fill.length == 0 || is_physical && (is_read || !is_whole) {
@@ -530,7 +530,7 @@ fn fill_segment(context: &Context, fill: &mp_segment_fill) -> Result {
 
 fn grant_segment(context: &Context, arg: UserPtr) -> Result {
     let (mut grant, size) = read_sized::<mp_segment_grant>(arg)?;
-    expect_zero(grant.flags & !MP_SHOW_PLACED)?;
+    expect_zero(grant.flags & !MP_PUBLISH_PLACED)?;
     if grant.rights == 0 || grant.rights & !(MP_GRANT_READ | MP_GRANT_WRITE) != 0 {
         return Err(EINVAL);
     }
@@ -543,7 +543,7 @@ fn grant_segment(context: &Context, arg: UserPtr) -> Result {
     if !session.link().speaks(fabric::GRANTS) {
         return Err(error::unsupported());
     }
-    let needs_window = grant.flags & MP_SHOW_PLACED == 0;
+    let needs_window = grant.flags & MP_PUBLISH_PLACED == 0;
     let object = context.make(Make::Other, || {
         let number = context.shared().next_handle();
         let permit = segment.permit(number, &session, rights, needs_window)?;
@@ -556,16 +556,16 @@ fn grant_segment(context: &Context, arg: UserPtr) -> Result {
 }
 
 fn prepare_segment(context: &Context, at: &mp_segment_interface) -> Result {
-    expect_zero(at.flags & !MP_SHOW_PLACED)?;
+    expect_zero(at.flags & !MP_PUBLISH_PLACED)?;
     let segment = context.segment(at.handle)?;
-    let needs_window = at.flags & MP_SHOW_PLACED == 0;
+    let needs_window = at.flags & MP_PUBLISH_PLACED == 0;
     segment.prepare(&*context.shared().links.get(at.interface)?, needs_window)
 }
 
 fn publish_segment(context: &Context, at: &mp_segment_interface) -> Result {
-    expect_zero(at.flags & !MP_SHOW_PLACED)?;
+    expect_zero(at.flags & !MP_PUBLISH_PLACED)?;
     let segment = context.segment(at.handle)?;
-    let needs_window = at.flags & MP_SHOW_PLACED == 0;
+    let needs_window = at.flags & MP_PUBLISH_PLACED == 0;
     segment.publish(&*context.shared().links.get(at.interface)?, needs_window)
 }
 

@@ -268,7 +268,7 @@ pub(crate) struct Link {
     interface: Arc<Interface>,
     /// The life of this service.
     life: Life,
-    give_up_ms: u32,
+    reconnect_timeout_ms: u32,
     /// All segments of the host.
     segments: Arc<Segments>,
     /// The last peer's id.
@@ -324,7 +324,7 @@ pub(crate) struct Link {
 
 impl Link {
     /// The end of the link that `interface` is, of the service with that life. When it is
-    /// down, connections wait for it for `give_up_ms` milliseconds (`SI-EVT-6`).
+    /// down, connections wait for it for `reconnect_timeout_ms` milliseconds (`SI-EVT-6`).
     ///
     /// # Errors
     ///
@@ -333,7 +333,7 @@ impl Link {
         interface: Arc<Interface>,
         life: Life,
         segments: Arc<Segments>,
-        give_up_ms: u32,
+        reconnect_timeout_ms: u32,
     ) -> Result<Arc<Self>> {
         let own = KVVec::from_elem(Row::FREE, sharing::CONNECTIONS, GFP_KERNEL)?;
         let guests = KVVec::from_elem(Row::FREE, sharing::CONNECTIONS, GFP_KERNEL)?;
@@ -349,7 +349,7 @@ impl Link {
             try_pin_init!(Self {
                 interface,
                 life,
-                give_up_ms,
+                reconnect_timeout_ms,
                 segments,
                 peer_id: Atomic::new(MP_PEER_NONE),
                 core <- new_mutex!(Core {
@@ -805,7 +805,7 @@ impl Link {
         self.end_shared(core, for_good, false);
         core.shared.give_up_at = match for_good {
             true => None,
-            false => Some(monotonic_ns() + u64::from(self.give_up_ms) * 1_000_000),
+            false => Some(monotonic_ns() + u64::from(self.reconnect_timeout_ms) * 1_000_000),
         };
         self.questions.close();
         self.has_answered();

@@ -51,12 +51,12 @@ pub(crate) fn start(module: &'static ThisModule) -> Result<Registration> {
 
 /// Tell listeners that a peer has arrived. Process context.
 pub(crate) fn arrived(peer: &Peer) {
-    notify(uapi::MP_CMD_PEER_ARRIVED, peer);
+    notify(uapi::MP_CMD_PEER_ADD_NTF, peer);
 }
 
 /// Tell listeners that a peer has left. Process context.
 pub(crate) fn left(peer: &Peer) {
-    notify(uapi::MP_CMD_PEER_LEFT, peer);
+    notify(uapi::MP_CMD_PEER_DEL_NTF, peer);
 }
 
 fn notify(event: u32, peer: &Peer) {
@@ -84,7 +84,7 @@ impl genl::Protocol for Management {
     const COMMANDS: &'static [Command<Self>] = &[
         Command::answered(uapi::MP_CMD_HOST_GET as u8),
         Command::answered(uapi::MP_CMD_PEER_GET as u8).listed(),
-        Command::answered(uapi::MP_CMD_STATS_ASK as u8).privileged(),
+        Command::answered(uapi::MP_CMD_REMOTE_STATS_GET as u8).privileged(),
         Command::answered(uapi::MP_CMD_PING as u8).privileged(),
     ];
     const ATTRIBUTES: &'static [Attribute] = &ATTRIBUTES;
@@ -94,7 +94,7 @@ impl genl::Protocol for Management {
         match u32::from(command) {
             uapi::MP_CMD_HOST_GET => describe::host(answer),
             uapi::MP_CMD_PEER_GET => describe::peer(answer, &*find(request)?),
-            uapi::MP_CMD_STATS_ASK => {
+            uapi::MP_CMD_REMOTE_STATS_GET => {
                 let reply = ask(request)?;
                 answer.number(uapi::MP_A_PEER_ID, reply.0.into())?;
                 describe::stats(answer, &reply.1.stats)

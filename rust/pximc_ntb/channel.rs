@@ -142,7 +142,7 @@ const FAULTY: u32 = 2;
 #[derive(Default)]
 pub(crate) struct Counters {
     /// Doorbells rung at the peer.
-    pub(crate) bells_rung: Counter,
+    pub(crate) doorbells: Counter,
     /// Sends that met a full ring.
     pub(crate) ring_full: Counter,
     /// Frames dropped because no memory was left to put them together.
@@ -156,7 +156,7 @@ pub(crate) struct Counters {
     /// Sleeps that nothing but the heartbeat has ended.
     pub(crate) late_wakeups: Counter,
     /// Microseconds that both have lasted too long, at most.
-    pub(crate) lost_us: Counter,
+    pub(crate) wakeup_delay_us: Counter,
 }
 
 /// The sending half of a ring.
@@ -315,12 +315,12 @@ impl Channel {
         let Counters {
             crossed_wakeups,
             late_wakeups,
-            lost_us,
+            wakeup_delay_us,
             ..
         } = &self.counters;
         let wakeups = if late { late_wakeups } else { crossed_wakeups };
         wakeups.add(1);
-        lost_us.add(us);
+        wakeup_delay_us.add(us);
     }
 
     /// What other hosts are told of the peer: where its memory is for this host
@@ -421,7 +421,7 @@ impl Channel {
 
     /// Wake the peer's poller of ring `number`.
     fn ring_bell(&self, number: u32) {
-        self.counters.bells_rung.add(1);
+        self.counters.doorbells.add(1);
         self.bell.ring(queue_of(number));
     }
 
@@ -772,7 +772,7 @@ impl Channel {
     /// The names of the counters.
     pub(crate) fn counters() -> &'static [&'static CStr] {
         &[
-            c"bells_rung",
+            c"doorbells",
             c"ring_full",
             c"no_memory",
             c"polls",
@@ -784,7 +784,7 @@ impl Channel {
             c"dma_received",
             c"crossed_wakeups",
             c"late_wakeups",
-            c"lost_us",
+            c"wakeup_delay_us",
         ]
     }
 
@@ -793,7 +793,7 @@ impl Channel {
         let counters = &self.counters;
         let dma = &self.engine.counters;
         let counter = match index {
-            0 => &counters.bells_rung,
+            0 => &counters.doorbells,
             1 => &counters.ring_full,
             2 => &counters.no_memory,
             3 => &counters.polls,
@@ -805,7 +805,7 @@ impl Channel {
             9 => &dma.received,
             10 => &counters.crossed_wakeups,
             11 => &counters.late_wakeups,
-            _ => &counters.lost_us,
+            _ => &counters.wakeup_delay_us,
         };
         counter.get()
     }

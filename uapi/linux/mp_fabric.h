@@ -93,8 +93,8 @@ enum {
 #define MP_EVENT_NOTICE		0x40	/* segment, connection: MP_IOC_NOTICE has something */
 #define MP_EVENT_MESSAGE	0x80	/* port: MP_IOC_RECEIVE has something */
 #define MP_EVENT_DONE		0x100	/* queue: it is in a final state */
-#define MP_EVENT_REQUEST	0x200	/* session, MP_SESSION_HOLD: a client's request is at hand */
-#define MP_EVENT_REFUSED	0x400	/* session, MP_SESSION_PENDING: it will have no partner */
+#define MP_EVENT_REQUEST	0x200	/* session, MP_SESSION_DEFER: a client's request is at hand */
+#define MP_EVENT_REFUSED	0x400	/* session, MP_SESSION_NONBLOCK: it will have no partner */
 
 /* MP_IOC_INFO */
 struct mp_info {
@@ -125,13 +125,13 @@ struct mp_info {
 #define MP_FEATURE_EVENTS	0x4
 #define MP_FEATURE_PORTS	0x8
 #define MP_FEATURE_QUEUES	0x10
-#define MP_FEATURE_FILL		0x20	/* MP_SEGMENT_EMPTY */
+#define MP_FEATURE_REGISTER		0x20	/* MP_SEGMENT_EMPTY */
 #define MP_FEATURE_PINNED	0x40	/* MP_QUEUE_PINNED */
 #define MP_FEATURE_ACCEPT	0x80	/* names and flags of sessions, MP_IOC_SESSION_ANSWER */
 #define MP_FEATURE_PARK		0x100	/* MP_IOC_PARK */
-#define MP_FEATURE_PLACED	0x200	/* MP_SHOW_PLACED, MP_CONNECT_PLACED, MP_QUEUE_READ */
+#define MP_FEATURE_PLACED	0x200	/* MP_PUBLISH_PLACED, MP_CONNECT_PLACED, MP_QUEUE_READ */
 #define MP_FEATURE_GRANTS	0x400	/* MP_IOC_SEGMENT_GRANT */
-#define MP_FEATURE_FILL_ANY	0x800	/* MP_FILL_READ, and memory of a process that is no whole pages */
+#define MP_FEATURE_REGISTER_ANY	0x800	/* MP_REGISTER_READ_ONLY, and any address and length */
 #define MP_FEATURE_STORE	0x1000	/* MP_IOC_SESSION_STORE, MP_INTERFACE_ROUTED */
 #define MP_FEATURE_NAMES	0x2000	/* names of segments, events and ports */
 #define MP_FEATURE_ARRIVALS	0x4000	/* MP_INTERFACE_ANY */
@@ -217,19 +217,19 @@ struct mp_wait {
 #define MP_WAIT_ONE		0x2	/* only the most important: CLOSED, DOWN, SIGNAL */
 
 /*
- * As a target with MP_WAIT_INTERFACE, also of MP_IOC_NOTIFY and MP_IOC_WATCH: all interfaces, for
+ * As a target with MP_WAIT_INTERFACE, also of MP_IOC_EVENTFD and MP_IOC_WATCH: all interfaces, for
  * MP_EVENT_STATE when there is a new one. Another mask is EINVAL; without MP_FEATURE_ARRIVALS it is
  * ENODEV. No interface has this id.
  */
 #define MP_INTERFACE_ANY	0
 
 /*
- * MP_IOC_NOTIFY: signals an eventfd whenever an event of the mask comes, and at once
+ * MP_IOC_EVENTFD: signals an eventfd whenever an event of the mask comes, and at once
  * if one is there; -1 ends that. One eventfd for each object.
  *
  * ENOENT, ENODEV: as MP_IOC_WAIT. EBADF: not an eventfd.
  */
-struct mp_notify {
+struct mp_eventfd {
 	__u32 size;
 	__u32 flags;			/* MP_WAIT_INTERFACE */
 	__u32 target;
@@ -281,10 +281,10 @@ struct mp_window {
 	__aligned_u64 remote_max;
 };
 
-#define MP_SESSION_HOLD		0x1	/* server: its owner answers each request */
-#define MP_SESSION_ONCE		0x2	/* with HOLD: one request, then the session is over */
-#define MP_SESSION_PENDING	0x4	/* client, peer: the call does not wait for an answer */
-#define MP_SESSION_BARE		0x8	/* has no windows: both maxima are 0 */
+#define MP_SESSION_DEFER	0x1	/* server: its owner answers each request */
+#define MP_SESSION_ONCE		0x2	/* with DEFER: one request, then the session is over */
+#define MP_SESSION_NONBLOCK	0x4	/* client, peer: the call does not wait for an answer */
+#define MP_SESSION_NO_WINDOWS	0x8	/* has no windows: both maxima are 0 */
 
 /*
  * MP_IOC_SESSION_OPEN: posts a window, or pairs with one of the peer. A session that
@@ -294,27 +294,27 @@ struct mp_window {
  * fits only others without. name_own divides the names of peers: the first name_own bytes
  * are a peer's own name, the rest is that of the peer it wants. Two peers with such names fit
  * if each has the name that the other one wants. A name does not replace protocol and uid,
- * which have to fit as well. With MP_SESSION_BARE a session fits only others with that flag.
+ * which have to fit as well. With MP_SESSION_NO_WINDOWS a session fits only others with that flag.
  *
- * A server with MP_SESSION_HOLD has no partner before MP_IOC_SESSION_ANSWER gives it one. It has
+ * A server with MP_SESSION_DEFER has no partner before MP_IOC_SESSION_ANSWER gives it one. It has
  * one request at a time; meanwhile it is not there for other clients, who take the next
  * server that fits, in the order of posting, or find nobody. When a request has been
  * rejected or withdrawn, the server waits for the next one; with MP_SESSION_ONCE it is over:
  * it has CLOSED, and no client finds it.
  *
  * The call of a client that finds such a server returns when the request is accepted; without
- * a deadline: a signal that kills the process ends it. With MP_SESSION_PENDING it returns as
+ * a deadline: a signal that kills the process ends it. With MP_SESSION_NONBLOCK it returns as
  * soon as the server has the request: PAIRED or REFUSED tell what has become of it, and
  * MP_IOC_CLOSE withdraws it; MP_IOC_SESSION tells the uid once there is a partner. A server that
  * is closed before it answers has refused.
  *
- * In this order: ENODEV: no such interface. EINVAL: both maxima 0, unless MP_SESSION_BARE, a
+ * In this order: ENODEV: no such interface. EINVAL: both maxima 0, unless MP_SESSION_NO_WINDOWS, a
  * maximum below its minimum, too much data, a name too long, a flag that is for other roles.
  * ENETDOWN: the interface is down, or the peer has not answered for 10 seconds. ENOSPC: the
  * minima cannot be had. EPERM: physical addresses need CAP_SYS_RAWIO and a kernel that is not
  * locked down. EOPNOTSUPP: the physical addresses are not all memory of devices, or reserved,
  * or cannot be reached by the peer; or the peer's service is of a release that knows no
- * names, MP_SESSION_HOLD or MP_SESSION_BARE. EADDRINUSE: the uid is taken.
+ * names, MP_SESSION_DEFER or MP_SESSION_NO_WINDOWS. EADDRINUSE: the uid is taken.
  * ECONNREFUSED: a client found nobody, or its request was rejected. EDQUOT: too many
  * sessions. ENOMEM. EINTR: the process is being killed.
  */
@@ -403,7 +403,7 @@ enum {
 };
 
 /*
- * MP_IOC_SESSION_PARTNER: whom a session has to do with. Of a server with MP_SESSION_HOLD: the
+ * MP_IOC_SESSION_PARTNER: whom a session has to do with. Of a server with MP_SESSION_DEFER: the
  * request at hand, before it is answered. The sizes are as that client has asked for them, of
  * a pair as they are, seen from the other host, and 0 of a server that has refused. The data is
  * what that session was opened with; for a client that a server has answered, what it was
@@ -438,7 +438,7 @@ struct mp_session_partner {
  * client is still there. Rejecting does not wait.
  *
  * In this order: ENOENT: no such session. EINVAL: neither or both flags, too much data, a
- * reason without MP_ANSWER_REJECT, a session without MP_SESSION_HOLD. ENETDOWN: the link is
+ * reason without MP_ANSWER_REJECT, a session without MP_SESSION_DEFER. ENETDOWN: the link is
  * down. ECONNRESET: the request is not there any more: it was answered, or the client has
  * withdrawn it, or has gone. EBUSY: it is being accepted. ENOSPC: the memory cannot be had;
  * the request stays. ETIMEDOUT: the client's kernel has not confirmed in time; EINTR: the
@@ -578,7 +578,7 @@ struct mp_park_entry {
  *
  * With MP_DEADLINE_PAST the kernel arms, asks, and looks once without waiting for answers.
  * With MP_PARK_ARMED it returns when the answers are there: the caller sleeps in MP_IOC_WAIT, or
- * where MP_IOC_WATCH or MP_IOC_NOTIFY reach it, until SIGNAL, CLOSED or DOWN. It also returns
+ * where MP_IOC_WATCH or MP_IOC_EVENTFD reach it, until SIGNAL, CLOSED or DOWN. It also returns
  * when there will be no answer; DOWN follows then. No look of the kernel makes up for a signal
  * that is lost while the caller sleeps there.
  *
@@ -600,12 +600,12 @@ struct mp_park {
 };
 
 #define MP_SEGMENT_PRIVATE	0x1	/* has no id, and is never published */
-#define MP_SEGMENT_EMPTY	0x4	/* without memory; see MP_IOC_SEGMENT_FILL */
+#define MP_SEGMENT_EMPTY	0x4	/* without memory; see MP_IOC_SEGMENT_REGISTER */
 
 /*
  * MP_IOC_SEGMENT_CREATE: memory of this host, all zero, with an id that is unique on this
  * host. No peer can do anything with it yet. An empty one has no memory: its length is
- * the most that it can be filled with. It may have a name as well, which is unique among the
+ * the most that can be registered. It may have a name as well, which is unique among the
  * segments of this host: peers find it by either.
  *
  * In this order: EINVAL: no bytes, a name too long, or one of a private segment. EDQUOT: too many
@@ -641,14 +641,14 @@ struct mp_segment_attach {
 	__aligned_u64 length;		/* out: bytes */
 };
 
-#define MP_FILL_PHYSICAL	0x1	/* the address is a physical one */
-#define MP_FILL_READ		0x2	/* memory of the process that nobody writes by the segment */
+#define MP_REGISTER_PHYSICAL	0x1	/* the address is a physical one */
+#define MP_REGISTER_READ_ONLY	0x2	/* memory of the process that nobody writes by the segment */
 
 /*
- * MP_IOC_SEGMENT_FILL: gives a segment that is empty its memory, once: that of the calling
+ * MP_IOC_SEGMENT_REGISTER: gives a segment that is empty its memory, once: that of the calling
  * process at an address, or physical memory of a device. Memory of a process may begin and end
- * anywhere, and must be writable, unless MP_FILL_READ: then it may also be mapped without write
- * access, or from a file. Physical addresses and lengths are multiples of a page.
+ * anywhere, and must be writable, unless MP_REGISTER_READ_ONLY: then it may also be mapped without
+ * write access, or from a file. Physical addresses and lengths are multiples of a page.
  *
  * Memory of a process is pinned, and counts for RLIMIT_MEMLOCK of its user, and of those who
  * have made the user namespaces around it, until nobody reaches it any more: the process may
@@ -661,24 +661,24 @@ struct mp_segment_attach {
  *
  * A window and a mapping show whole pages, and let everything be written. So nobody is shown
  * memory that begins or ends inside of a page, as there are other bytes of the process beside
- * it, nor memory of MP_FILL_READ: such a segment cannot be mapped, not even by its owner
+ * it, nor memory of MP_REGISTER_READ_ONLY: such a segment cannot be mapped, not even by its owner
  * (offset is 0 in MP_IOC_SEGMENT), no window is led there, and publishing it without
- * MP_SHOW_PLACED fails with EOPNOTSUPP, also on this host itself. It is only reached by copies
+ * MP_PUBLISH_PLACED fails with EOPNOTSUPP, also on this host itself. It is only reached by copies
  * that this host's kernel makes, which checks each of them: those of queues, from it, and, once it
- * is published with MP_SHOW_PLACED, those for connections, which never reach bytes beside it, and
- * never write to memory of MP_FILL_READ.
+ * is published with MP_PUBLISH_PLACED, those for connections, which never reach bytes beside it, and
+ * never write to memory of MP_REGISTER_READ_ONLY.
  *
  * In this order: ENOENT. EINVAL: no bytes, no multiples of a page (physical), or both flags.
- * ERANGE: more than it can be filled with. EEXIST: it has memory. Of a process: EFAULT: there is
+ * ERANGE: more than its length. EEXIST: it has memory. Of a process: EFAULT: there is
  * none, it is not writable as it has to be, or it cannot be pinned, EDQUOT: RLIMIT_MEMLOCK.
  * Physical: EPERM: that needs CAP_SYS_RAWIO and a kernel that is not locked down, EOPNOTSUPP: by
  * the kernel's resource tree (/proc/iomem) not all of it is memory of devices, or reserved: it
  * is RAM or nowhere, belongs to firmware, or a driver has it for itself. ENOMEM.
  */
-struct mp_segment_fill {
+struct mp_segment_register {
 	__u32 size;
 	__u32 handle;
-	__u32 flags;			/* MP_FILL_PHYSICAL or MP_FILL_READ */
+	__u32 flags;			/* MP_REGISTER_PHYSICAL or MP_REGISTER_READ_ONLY */
 	__u32 reserved;
 	__aligned_u64 address;
 	__aligned_u64 length;		/* bytes */
@@ -694,7 +694,7 @@ enum {
 #define MP_WITHDRAW_NOTIFY	0x1	/* asks those who are connected to leave */
 #define MP_WITHDRAW_FORCE	0x2	/* ends their connections */
 
-#define MP_SHOW_PLACED		0x1	/* no window has to lead there */
+#define MP_PUBLISH_PLACED		0x1	/* no window has to lead there */
 
 /*
  * MP_IOC_SEGMENT_PREPARE: has the memory reachable at an interface, now and whenever a peer is
@@ -713,14 +713,14 @@ enum {
  * given to others before that, and memory of a process stays pinned.
  *
  * ENOENT, ENODEV. Preparing: ENXIO: it is empty, ENOSPC: the peers there do not reach the
- * memory. Publishing: EOPNOTSUPP: it is private, ENXIO: not prepared there. If it was filled
+ * memory. Publishing: EOPNOTSUPP: it is private, ENXIO: not prepared there. Of registered memory
  * also ENOSPC: the bridge has no window to lead there that is free and large enough,
  * EOPNOTSUPP: none can be led there: pages of a process must be one run for the bridge, which
  * they are on one page, on a huge page, or behind an IOMMU, and it must be whole pages that may
- * be written: see MP_IOC_SEGMENT_FILL. Withdrawing: ENXIO: not published
+ * be written: see MP_IOC_SEGMENT_REGISTER. Withdrawing: ENXIO: not published
  * there. EINPROGRESS: see above. EINTR: the process is being killed.
  *
- * With MP_SHOW_PLACED the two calls do not ask whether a window leads to the memory: there may
+ * With MP_PUBLISH_PLACED the two calls do not ask whether a window leads to the memory: there may
  * be none for those who connect without MP_CONNECT_PLACED. Publishing asks for one later, when
  * it is called again without. Publishing physical memory in this way fails with EOPNOTSUPP.
  */
@@ -728,7 +728,7 @@ struct mp_segment_interface {
 	__u32 size;
 	__u32 handle;
 	__u32 interface;
-	__u32 flags;			/* MP_WITHDRAW_* or MP_SHOW_PLACED, for those calls */
+	__u32 flags;			/* MP_WITHDRAW_* or MP_PUBLISH_PLACED, for those calls */
 };
 
 #define MP_GRANT_READ		0x1	/* its host may copy from the segment */
@@ -748,12 +748,12 @@ struct mp_segment_interface {
  * unless it reads.
  * What such a connection is for are copies that the kernel of the segment's host makes.
  *
- * With MP_SHOW_PLACED the call does not ask whether a window leads to the memory: the partner
+ * With MP_PUBLISH_PLACED the call does not ask whether a window leads to the memory: the partner
  * connects with MP_CONNECT_PLACED as well, and writes by copies too. The kernel has to make all
- * of them: there are none into memory of MP_FILL_READ, and none of physical memory.
+ * of them: there are none into memory of MP_REGISTER_READ_ONLY, and none of physical memory.
  *
  * MP_IOC_REMOVE and MP_IOC_CLOSE end the grant and its connections, and no others: they return
- * as for a segment that was filled, and the segment's ending counts those connections as well.
+ * as for a segment of registered memory, and the segment's ending counts those connections as well.
  * Connections outlive the session that they were made by, until the grant ends.
  *
  * In this order: EINVAL: no rights or others. ENOENT: no such segment or session. EOPNOTSUPP:
@@ -768,7 +768,7 @@ struct mp_segment_grant {
 	__u32 session;			/* handle */
 	__u32 rights;			/* MP_GRANT_* */
 	__u32 handle;			/* out: of the grant */
-	__u32 flags;			/* MP_SHOW_PLACED */
+	__u32 flags;			/* MP_PUBLISH_PLACED */
 };
 
 #define MP_SEGMENT_SHARED	0x2	/* only in mp_segment */
@@ -783,7 +783,7 @@ struct mp_segment {
 	__u32 interface;		/* in: 0 for none */
 	__u32 state;			/* out: there, MP_SEGMENT_* */
 	__u32 id;			/* out */
-	__u32 flags;			/* out: MP_SEGMENT_*; EMPTY also once it is filled */
+	__u32 flags;			/* out: MP_SEGMENT_*; EMPTY also once it has memory */
 	__u32 connections;		/* out: of all peers, this host's included */
 	__u32 ending;			/* out: that have ended, and may still store: see above */
 	__aligned_u64 length;		/* out: bytes; 0 as long as it is empty */
@@ -799,8 +799,8 @@ struct mp_segment {
  * segment with other handles is never busy; of one that has ended, nobody stores into the memory
  * any more, as after MP_WITHDRAW_FORCE. ENOENT: no such object, EINVAL: another kind.
  *
- * It has ended with these errors: EINPROGRESS: it was filled, and that nobody stores into that
- * memory is not proven: see MP_WITHDRAW_FORCE. EINTR: the process is being killed.
+ * It has ended with these errors: EINPROGRESS: of registered memory: that nobody stores into it
+ * is not proven: see MP_WITHDRAW_FORCE. EINTR: the process is being killed.
  */
 struct mp_remove {
 	__u32 size;
@@ -884,7 +884,7 @@ struct mp_connect {
  * MP_IOC_CONNECTION. ENOENT: no such connection. mmap() is that of MP_IOC_SESSION.
  *
  * A connection to a segment that is published has all rights, unless the memory has not: nobody
- * reads physical memory, and nobody writes to memory of MP_FILL_READ.
+ * reads physical memory, and nobody writes to memory of MP_REGISTER_READ_ONLY.
  *
  * As long as a connection is not operational, and when it is lost, mappings are scrap.
  * When the link is back, and both services are those that they were, it is operational
@@ -1043,7 +1043,8 @@ struct mp_copy {
  * With MP_QUEUE_READ the copies go the other way: out of the connection's segment, into the local
  * one or, with MP_QUEUE_PINNED, into memory of the process. The kernel of the peer's host
  * reads and sends; nobody reads across the bridge. EINVAL: neither a segment nor
- * MP_QUEUE_PINNED. EACCES: the segment is memory of MP_FILL_READ. EOPNOTSUPP: the peer's service is of a release that does not know of that.
+ * MP_QUEUE_PINNED. EACCES: the segment is memory of MP_REGISTER_READ_ONLY. EOPNOTSUPP: the
+ * peer's service is of a release that does not know of that.
  * What a queue copies by frames, in either direction, ends in MP_QUEUE_ERROR if the peer's host
  * cannot read or store some of it. The other copies of that connection that go on at that time
  * may end in the same way. A peer that deals with nothing of what was sent for 5 seconds loses
@@ -1079,7 +1080,7 @@ enum {
 	MP_IOC_INFO = _IO(MP_IOC_MAGIC, 0x00),	/* struct mp_info */
 	MP_IOC_CLOSE = _IO(MP_IOC_MAGIC, 0x01),	/* struct mp_handle */
 	MP_IOC_WAIT = _IO(MP_IOC_MAGIC, 0x02),	/* struct mp_wait */
-	MP_IOC_NOTIFY = _IO(MP_IOC_MAGIC, 0x03),	/* struct mp_notify */
+	MP_IOC_EVENTFD = _IO(MP_IOC_MAGIC, 0x03),	/* struct mp_eventfd */
 	MP_IOC_WATCH = _IO(MP_IOC_MAGIC, 0x04),	/* struct mp_watch */
 	MP_IOC_SIGNAL = _IO(MP_IOC_MAGIC, 0x05),	/* struct mp_handle */
 	MP_IOC_INTERFACES = _IO(MP_IOC_MAGIC, 0x10),	/* struct mp_interfaces */
@@ -1101,7 +1102,7 @@ enum {
 	MP_IOC_SEGMENT_PUBLISH = _IO(MP_IOC_MAGIC, 0x34),	/* struct mp_segment_interface */
 	MP_IOC_SEGMENT_WITHDRAW = _IO(MP_IOC_MAGIC, 0x35),	/* struct mp_segment_interface */
 	MP_IOC_SEGMENT = _IO(MP_IOC_MAGIC, 0x36),	/* struct mp_segment */
-	MP_IOC_SEGMENT_FILL = _IO(MP_IOC_MAGIC, 0x37),	/* struct mp_segment_fill */
+	MP_IOC_SEGMENT_REGISTER = _IO(MP_IOC_MAGIC, 0x37),	/* struct mp_segment_register */
 	MP_IOC_SEGMENT_GRANT = _IO(MP_IOC_MAGIC, 0x38),	/* struct mp_segment_grant */
 	MP_IOC_REMOVE = _IO(MP_IOC_MAGIC, 0x40),	/* struct mp_remove */
 	MP_IOC_OFFER = _IO(MP_IOC_MAGIC, 0x41),	/* struct mp_offer */

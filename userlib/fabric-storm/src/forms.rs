@@ -74,7 +74,7 @@ forms! {
     INFO MP_IOC_INFO mp_info 24 Late &[], &[], [] [];
     CLOSE MP_IOC_CLOSE mp_handle 8 Never &[], &[ENOENT, EINPROGRESS], [] [];
     WAIT MP_IOC_WAIT mp_wait 32 Late &[], &[ENOENT, ENODEV, ETIMEDOUT, ENOTCONN], [deadline] [];
-    NOTIFY MP_IOC_NOTIFY mp_notify 24 Never &[], &[ENOENT, ENODEV, EBADF], [] [];
+    EVENTFD MP_IOC_EVENTFD mp_eventfd 24 Never &[], &[ENOENT, ENODEV, EBADF], [] [];
     WATCH MP_IOC_WATCH mp_watch 24 Never &[], &[ENOENT, ENODEV], [] [];
     SIGNAL MP_IOC_SIGNAL mp_handle 8 Never &[],
         &[ENOENT, ECONNRESET, ENETDOWN, ENOTCONN], [] [];
@@ -112,7 +112,7 @@ forms! {
     SEGMENT_WITHDRAW MP_IOC_SEGMENT_WITHDRAW mp_segment_interface 16 Never &[],
         &[ENOENT, ENODEV, ENXIO, EINPROGRESS], [] [];
     SEGMENT MP_IOC_SEGMENT mp_segment 48 Late &[], &[ENOENT, ENODEV], [] [];
-    SEGMENT_FILL MP_IOC_SEGMENT_FILL mp_segment_fill 32 Never &[],
+    SEGMENT_REGISTER MP_IOC_SEGMENT_REGISTER mp_segment_register 32 Never &[],
         &[ENOENT, ERANGE, EEXIST, EDQUOT, EPERM, EOPNOTSUPP, ENOMEM], [] [];
     SEGMENT_GRANT MP_IOC_SEGMENT_GRANT mp_segment_grant 24 Late &[],
         &[ENOENT, EOPNOTSUPP, EDQUOT, ENXIO, ENOTCONN, ECONNRESET, ENETDOWN, ENOSPC, ENOMEM],

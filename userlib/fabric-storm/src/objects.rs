@@ -201,7 +201,7 @@ impl Worker {
         if !self.has_room(of.0) {
             return;
         }
-        let has_fill = self.features & u64::from(MP_FEATURE_FILL) != 0;
+        let has_fill = self.features & u64::from(MP_FEATURE_REGISTER) != 0;
         let random = self.random();
         let is_private = random.one_in(6);
         let is_empty = has_fill && random.one_in(4);
@@ -371,7 +371,7 @@ impl Worker {
         let (segment, thing) = self.segment_of(of.0);
         let (session, _) = self.session(of.0);
         let rights = self.random().pick(&[0, 1, 2, 3, 3, 3, 4]);
-        let flags = self.random().pick(&[0, MP_SHOW_PLACED]);
+        let flags = self.random().pick(&[0, MP_PUBLISH_PLACED]);
         let allowed: &[i32] = match (rights, thing) {
             (0 | 4, _) => &[EINVAL],
             (_, None) => &[ENOENT],
@@ -401,11 +401,11 @@ impl Worker {
     pub fn fill_segment(&mut self) {
         let of = self.context_with(|thing| thing.is_empty);
         let (handle, segment) = self.named_of(of.0, |thing| thing.kind == Kind::Segment);
-        if self.features & u64::from(MP_FEATURE_FILL) == 0 {
-            let mut fill = mp_segment_fill::default();
-            let number = u64::from(MP_IOC_SEGMENT_FILL);
+        if self.features & u64::from(MP_FEATURE_REGISTER) == 0 {
+            let mut fill = mp_segment_register::default();
+            let number = u64::from(MP_IOC_SEGMENT_REGISTER);
             let allowed = [self.unknown_call(of.0)];
-            let _ = self.caller.plain("SEGMENT_FILL", "unknown", &allowed, || {
+            let _ = self.caller.plain("SEGMENT_REGISTER", "unknown", &allowed, || {
                 // SAFETY: The structure that goes with the number.
                 i64::from(unsafe { libc::ioctl(of.1, number, &mut fill) })
             });
@@ -417,11 +417,11 @@ impl Worker {
         let (address, _) = self.array(64);
         let page = address / PAGE * PAGE;
         let random = self.random();
-        let fill = mp_segment_fill {
+        let fill = mp_segment_register {
             handle,
             flags: match random.one_in(20) {
                 true => 4,
-                false => u32::from(is_physical) * MP_FILL_PHYSICAL,
+                false => u32::from(is_physical) * MP_REGISTER_PHYSICAL,
             },
             address: match (is_physical, random.below(6)) {
                 (true, _) => powers.spare.unwrap_or(PAGE),
@@ -436,7 +436,7 @@ impl Worker {
         if is_physical {
             allowed.extend([EPERM, EOPNOTSUPP]);
         }
-        if fill.flags & !MP_FILL_PHYSICAL != 0 {
+        if fill.flags & !MP_REGISTER_PHYSICAL != 0 {
             allowed = vec![EINVAL];
         } else if segment.is_none() {
             allowed = vec![ENOENT];
@@ -445,7 +445,7 @@ impl Worker {
             "{handle:#x} flags {} address {:#x} bytes {:#x}",
             fill.flags, fill.address, fill.length
         );
-        let _ = self.ask(of, &SEGMENT_FILL, fill, &allowed, &text);
+        let _ = self.ask(of, &SEGMENT_REGISTER, fill, &allowed, &text);
     }
 
     /// Ask where a segment is, or that of a connection.
@@ -503,7 +503,7 @@ impl Worker {
         let is_withdrawn = form.number == MP_IOC_SEGMENT_WITHDRAW;
         let mut flags = match is_withdrawn {
             true => random.below(4) as u32,
-            false => random.pick(&[0, MP_SHOW_PLACED]),
+            false => random.pick(&[0, MP_PUBLISH_PLACED]),
         };
         let is_wrong = random.one_in(20);
         if is_wrong {

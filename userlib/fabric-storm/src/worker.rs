@@ -31,7 +31,7 @@ pub const NOBODY: [u32; 3] = [0, 0x7FFF_FFF1, u32::MAX];
 pub static NAME: [u8; MP_NAME_MAX as usize] = [b'n'; MP_NAME_MAX as usize];
 
 /// Servers whose owner answers, once.
-const HOLD_ONCE: u32 = MP_SESSION_HOLD | MP_SESSION_ONCE;
+const HOLD_ONCE: u32 = MP_SESSION_DEFER | MP_SESSION_ONCE;
 
 /// A session that is open.
 #[derive(Clone, Copy)]
@@ -521,7 +521,7 @@ impl Worker {
             (_, _, false) => EBADF,
             _ => OK,
         }];
-        let notify = mp_notify {
+        let notify = mp_eventfd {
             flags,
             target,
             mask,
@@ -529,7 +529,7 @@ impl Worker {
             ..Default::default()
         };
         let text = format!("target {target:#x} mask {mask:#x} eventfd {eventfd}");
-        let _ = self.ask(of, &NOTIFY, notify, &allowed, &text);
+        let _ = self.ask(of, &EVENTFD, notify, &allowed, &text);
         if is_right && eventfd >= 0 {
             // SAFETY: Made for this call.
             unsafe { libc::close(eventfd) };
@@ -717,8 +717,8 @@ impl Worker {
         }
         let flags = match role {
             // Nobody waits for an owner that may never answer.
-            MP_ROLE_CLIENT => MP_SESSION_PENDING,
-            MP_ROLE_SERVER => random.pick(&[0, 0, MP_SESSION_HOLD, HOLD_ONCE]),
+            MP_ROLE_CLIENT => MP_SESSION_NONBLOCK,
+            MP_ROLE_SERVER => random.pick(&[0, 0, MP_SESSION_DEFER, HOLD_ONCE]),
             _ => 0,
         };
         mp_session_open {
@@ -744,7 +744,7 @@ impl Worker {
             0 => open.role = 4,
             1 => open.location = 3,
             2 => {
-                open.flags &= !MP_SESSION_BARE;
+                open.flags &= !MP_SESSION_NO_WINDOWS;
                 (
                     open.local_max,
                     open.remote_max,
@@ -757,7 +757,7 @@ impl Worker {
                 0 => open.data_size = MP_WINDOW_DATA_MAX + 1,
                 1 => open.name_size = MP_NAME_MAX + 1,
                 2 => open.flags = 1 << 31,
-                _ => open.flags |= MP_SESSION_HOLD | MP_SESSION_PENDING,
+                _ => open.flags |= MP_SESSION_DEFER | MP_SESSION_NONBLOCK,
             },
             _ => open.address = 1,
         }
@@ -773,7 +773,7 @@ impl Worker {
         let mut open = self.request(interface);
         let mut allowed = vec![OK, ENETDOWN, ENOSPC, EADDRINUSE, EDQUOT, ENOMEM];
         if self.random().one_in(20) {
-            open.flags |= MP_SESSION_BARE;
+            open.flags |= MP_SESSION_NO_WINDOWS;
             (open.local_min, open.local_max) = (0, 0);
             (open.remote_min, open.remote_max) = (0, 0);
         }

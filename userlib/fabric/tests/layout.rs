@@ -121,7 +121,7 @@ fn assertions() -> String {
     );
     check!(
         out,
-        mp_notify {
+        mp_eventfd {
             size,
             flags,
             target,
@@ -337,7 +337,7 @@ fn assertions() -> String {
     );
     check!(
         out,
-        mp_segment_fill {
+        mp_segment_register {
             size,
             handle,
             flags,
@@ -529,7 +529,7 @@ fn assertions() -> String {
         MP_IOC_INFO,
         MP_IOC_CLOSE,
         MP_IOC_WAIT,
-        MP_IOC_NOTIFY,
+        MP_IOC_EVENTFD,
         MP_IOC_WATCH,
         MP_IOC_SIGNAL,
         MP_IOC_INTERFACES,
@@ -550,7 +550,7 @@ fn assertions() -> String {
         MP_IOC_SEGMENT_PUBLISH,
         MP_IOC_SEGMENT_WITHDRAW,
         MP_IOC_SEGMENT,
-        MP_IOC_SEGMENT_FILL,
+        MP_IOC_SEGMENT_REGISTER,
         MP_IOC_REMOVE,
         MP_IOC_OFFER,
         MP_IOC_CONNECT,
@@ -569,13 +569,13 @@ fn assertions() -> String {
         MP_FEATURE_EVENTS,
         MP_FEATURE_PORTS,
         MP_FEATURE_QUEUES,
-        MP_FEATURE_FILL,
+        MP_FEATURE_REGISTER,
         MP_FEATURE_PINNED,
         MP_FEATURE_ACCEPT,
-        MP_SESSION_HOLD,
+        MP_SESSION_DEFER,
         MP_SESSION_ONCE,
-        MP_SESSION_PENDING,
-        MP_SESSION_BARE,
+        MP_SESSION_NONBLOCK,
+        MP_SESSION_NO_WINDOWS,
         MP_PARTNER_REQUEST,
         MP_PARTNER_PAIRED,
         MP_PARTNER_REJECTED,
@@ -586,7 +586,7 @@ fn assertions() -> String {
         MP_FEATURE_PARK,
         MP_FEATURE_GRANTS,
         MP_FEATURE_NAMES,
-        MP_FEATURE_FILL_ANY,
+        MP_FEATURE_REGISTER_ANY,
         MP_PARK_ARMED,
         MP_PARK_ENTRIES_MAX,
         MP_PARK_NONE,
@@ -594,8 +594,8 @@ fn assertions() -> String {
         MP_PARK_LATE,
         MP_SEGMENT_PRIVATE,
         MP_SEGMENT_EMPTY,
-        MP_FILL_PHYSICAL,
-        MP_FILL_READ,
+        MP_REGISTER_PHYSICAL,
+        MP_REGISTER_READ_ONLY,
         MP_GRANT_READ,
         MP_GRANT_WRITE,
         MP_WITHDRAW_NOTIFY,
