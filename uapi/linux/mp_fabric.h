@@ -308,15 +308,15 @@ struct mp_window {
  * MP_IOC_CLOSE withdraws it; MP_IOC_SESSION tells the uid once there is a partner. A server that
  * is closed before it answers has refused.
  *
- * In this order: ENODEV: no such interface. EINVAL: both maxima 0, unless MP_SESSION_NO_WINDOWS, a
- * maximum below its minimum, too much data, a name too long, a flag that is for other roles.
- * ENETDOWN: the interface is down, or the peer has not answered for 10 seconds. ENOSPC: the
- * minima cannot be had. EPERM: physical addresses need CAP_SYS_RAWIO and a kernel that is not
- * locked down. EOPNOTSUPP: the physical addresses are not all memory of devices, or reserved,
- * or cannot be reached by the peer; or the peer's service is of a release that knows no
- * names, MP_SESSION_DEFER or MP_SESSION_NO_WINDOWS. EADDRINUSE: the uid is taken.
- * ECONNREFUSED: a client found nobody, or its request was rejected. EDQUOT: too many
- * sessions. ENOMEM. EINTR: the process is being killed.
+ * In this order: ENODEV: no such interface. EINVAL: both maxima 0, unless MP_SESSION_NO_WINDOWS,
+ * a maximum below its minimum, too much data, a name too long, a flag that is for other roles.
+ * EPERM: physical addresses need CAP_SYS_RAWIO and a kernel that is not locked down. EDQUOT: too
+ * many sessions. ENETDOWN: the interface is down. EOPNOTSUPP: the physical addresses are not all
+ * memory of devices, or reserved, or cannot be reached by the peer. ENOSPC: the minima cannot be
+ * had. EOPNOTSUPP: the peer's service is of a release that knows no names, MP_SESSION_DEFER or
+ * MP_SESSION_NO_WINDOWS. EADDRINUSE: the uid is taken. ECONNREFUSED: a client found nobody, or its
+ * request was rejected. ENETDOWN: the peer has not answered for 10 seconds. ENOMEM.
+ * EINTR: the process is being killed.
  */
 struct mp_session_open {
 	__u32 size;
@@ -964,7 +964,7 @@ struct mp_message {
  * connection, or with MP_WAIT_INTERFACE an interface, whose peer is alive then.
  *
  * ENOENT, ENODEV. ECONNRESET: the connection is lost. ENETDOWN. ETIMEDOUT: no answer.
- * EINTR: the process is being killed. ENOMEM.
+ * EINTR: the process is being killed.
  */
 struct mp_barrier {
 	__u32 size;

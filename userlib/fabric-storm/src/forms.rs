@@ -130,9 +130,9 @@ forms! {
     SEND MP_IOC_SEND mp_message 32 Never &[],
         &[ENOENT, EMSGSIZE, ETIMEDOUT, ECONNRESET, ENETDOWN, ENOMEM], [deadline] [data];
     RECEIVE MP_IOC_RECEIVE mp_message 32 Late &[EMSGSIZE],
-        &[ENOENT, EMSGSIZE, ETIMEDOUT, ENOMEM], [deadline] [data];
+        &[ENOENT, EMSGSIZE, ETIMEDOUT], [deadline] [data];
     BARRIER MP_IOC_BARRIER mp_barrier 24 Never &[],
-        &[ENOENT, ENODEV, ECONNRESET, ENETDOWN, ETIMEDOUT, ENOMEM], [deadline] [];
+        &[ENOENT, ENODEV, ECONNRESET, ENETDOWN, ETIMEDOUT], [deadline] [];
     ADDRESS MP_IOC_ADDRESS mp_address 32 Late &[],
         &[ENOENT, EPERM, ERANGE, ENXIO, EOPNOTSUPP, ECONNRESET, ENETDOWN, ENOTCONN], [] [];
     QUEUE_CREATE MP_IOC_QUEUE_CREATE mp_queue_create 16 Late &[], &[ENODEV, EDQUOT, ENOMEM], [] [];
