@@ -22,8 +22,9 @@ static void shares_windows(void)
 	make_pair(interface, 2 * PAGE, &server, &client);
 	at = session(server);
 	of = session(client);
-	HOLDS(at.local_size == 2 * PAGE && of.remote_size == 2 * PAGE && at.uid == of.uid);
-	HOLDS(at.interface == interface && at.events & MP_EVENT_PAIRED);
+	HOLDS(at.local_size == 2 * PAGE && of.remote_size == 2 * PAGE);
+	HOLDS(at.uid && of.uid && at.interface == interface);
+	HOLDS(at.events & MP_EVENT_PAIRED);
 	near = map_at(at.local_offset, at.local_size);
 	far = map_at(of.remote_offset, of.remote_size);
 	far[1000] = 0x1234;

@@ -15,6 +15,7 @@ static void serve(uint32_t interface)
 	volatile uint64_t *near;
 
 	GOES(MP_IOC_SESSION_OPEN, &open);
+	wait_for(open.handle, MP_EVENT_PAIRED, MP_DEADLINE_NEVER);
 	wait_for(open.handle, MP_EVENT_SIGNAL | MP_EVENT_CLOSED, MP_DEADLINE_NEVER);
 	info.handle = open.handle;
 	GOES(MP_IOC_SESSION, &info);
