@@ -12,6 +12,7 @@
 #include "helpers/cpumask.c"
 #include "helpers/dmaengine.c"
 #include "helpers/eventfd.c"
+#include "helpers/file.c"
 #include "helpers/genl.c"
 #include "helpers/iomem.c"
 #include "helpers/iommu.c"

@@ -7,12 +7,16 @@
 
 use crate::{
     answer as partner,
-    connection::Connection,
+    connection::{
+        Connection,
+        Goal, //
+    },
     context::{
         Context,
         Make,
         Object, //
     },
+    handover,
     lane::Lane,
     link::Link,
     notices::Notice,
@@ -24,7 +28,10 @@ use crate::{
         Source, //
     },
     ready,
-    segment::Wanted,
+    segment::{
+        Holding,
+        Wanted, //
+    },
     stores,
     uapi::*,
     window::Piece, //
@@ -101,6 +108,8 @@ macro_rules! structures {
 structures! {
     mp_info 24
     mp_handle 8
+    mp_export 24
+    mp_import 32
     mp_wait 32
     mp_eventfd 24
     mp_watch 24
@@ -150,6 +159,8 @@ pub(crate) fn call(context: &Context, command: u32, arg: UserPtr) -> Result {
         MP_IOC_WAIT => wait_for(context, arg),
         MP_IOC_EVENTFD => take(arg, |notify| notify_of(context, notify)),
         MP_IOC_WATCH => take(arg, |watch| watch_for(context, watch)),
+        MP_IOC_EXPORT => handover::export(context, arg),
+        MP_IOC_IMPORT => handover::import(context, arg),
         MP_IOC_SIGNAL => take(arg, |of: &mp_handle| signal(context, of.handle)),
         MP_IOC_INTERFACES => with(arg, |list| list_interfaces(context, list)),
         MP_IOC_INTERFACE => with(arg, |info| describe_interface(context, info)),
@@ -164,7 +175,7 @@ pub(crate) fn call(context: &Context, command: u32, arg: UserPtr) -> Result {
         MP_IOC_PARK => park::park(context, arg),
         MP_IOC_SESSION_STORE => take(arg, |store| stores::store(context, store)),
         MP_IOC_SEGMENT_CREATE => create_segment(context, arg),
-        MP_IOC_SEGMENT_SHARE => take(arg, |of: &mp_handle| context.segment(of.handle)?.share()),
+        MP_IOC_SEGMENT_SHARE => take(arg, |of: &mp_handle| own_segment(context, of.handle)?.share()),
         MP_IOC_SEGMENT_ATTACH => attach_segment(context, arg),
         MP_IOC_SEGMENT_PREPARE => take(arg, |at| prepare_segment(context, at)),
         MP_IOC_SEGMENT_PUBLISH => take(arg, |at| publish_segment(context, at)),
@@ -323,7 +334,8 @@ fn describe(context: &Context, info: &mut mp_info) -> Result<Told> {
             | MP_FEATURE_GRANTS
             | MP_FEATURE_STORE
             | MP_FEATURE_NAMES
-            | MP_FEATURE_ARRIVALS,
+            | MP_FEATURE_ARRIVALS
+            | MP_FEATURE_HANDOVER,
     );
     info.sessions_max = shared.limits.sessions;
     info.user_sessions_max = shared.limits.user_sessions;
@@ -435,7 +447,7 @@ fn find_address(context: &Context, range: &mut mp_address) -> Result<Told> {
 
 /// Answer a call that has made an object, or close that again: nobody would know its
 /// handle.
-fn answer<T: Versioned>(
+pub(crate) fn answer<T: Versioned>(
     context: &Context,
     arg: UserPtr,
     size: usize,
@@ -446,6 +458,17 @@ fn answer<T: Versioned>(
         // Unless another thread has guessed it, and has closed it already.
         let _ = context.close(handle);
     })
+}
+
+/// A segment of which the context says what peers may do with it.
+///
+/// # Errors
+///
+/// `ENOENT`, `EACCES` if it was only handed over.
+fn own_segment(context: &Context, handle: u32) -> Result<Arc<Holding>> {
+    let segment = context.segment(handle)?;
+    segment.check_owner()?;
+    Ok(segment)
 }
 
 fn create_segment(context: &Context, arg: UserPtr) -> Result {
@@ -505,7 +528,7 @@ fn attach_segment(context: &Context, arg: UserPtr) -> Result {
 fn fill_segment(context: &Context, fill: &mp_segment_register) -> Result {
     expect_zero(fill.reserved)?;
     expect_zero(fill.flags & !(MP_REGISTER_PHYSICAL | MP_REGISTER_READ_ONLY))?;
-    let segment = context.segment(fill.handle)?;
+    let segment = own_segment(context, fill.handle)?;
     let is_physical = fill.flags & MP_REGISTER_PHYSICAL != 0;
     let is_read = fill.flags & MP_REGISTER_READ_ONLY != 0;
     let page = PAGE_SIZE as u64;
@@ -528,18 +551,27 @@ fn fill_segment(context: &Context, fill: &mp_segment_register) -> Result {
     segment.fill(Piece::Physical(range))
 }
 
+/// What may be done with a segment, from the word that says it.
+///
+/// # Errors
+///
+/// `EINVAL` for nothing, or for what is unknown.
+pub(crate) fn rights_of(word: u32) -> Result<sharing::Rights> {
+    if word == 0 || word & !(MP_GRANT_READ | MP_GRANT_WRITE) != 0 {
+        return Err(EINVAL);
+    }
+    Ok(sharing::Rights {
+        read: word & MP_GRANT_READ != 0,
+        write: word & MP_GRANT_WRITE != 0,
+    })
+}
+
 fn grant_segment(context: &Context, arg: UserPtr) -> Result {
     let (mut grant, size) = read_sized::<mp_segment_grant>(arg)?;
     expect_zero(grant.flags & !MP_PUBLISH_PLACED)?;
-    if grant.rights == 0 || grant.rights & !(MP_GRANT_READ | MP_GRANT_WRITE) != 0 {
-        return Err(EINVAL);
-    }
-    let segment = context.segment(grant.segment)?;
+    let rights = rights_of(grant.rights)?;
+    let segment = own_segment(context, grant.segment)?;
     let session = context.session(grant.session)?;
-    let rights = sharing::Rights {
-        read: grant.rights & MP_GRANT_READ != 0,
-        write: grant.rights & MP_GRANT_WRITE != 0,
-    };
     if !session.link().speaks(fabric::GRANTS) {
         return Err(error::unsupported());
     }
@@ -557,21 +589,21 @@ fn grant_segment(context: &Context, arg: UserPtr) -> Result {
 
 fn prepare_segment(context: &Context, at: &mp_segment_interface) -> Result {
     expect_zero(at.flags & !MP_PUBLISH_PLACED)?;
-    let segment = context.segment(at.handle)?;
+    let segment = own_segment(context, at.handle)?;
     let needs_window = at.flags & MP_PUBLISH_PLACED == 0;
     segment.prepare(&*context.shared().links.get(at.interface)?, needs_window)
 }
 
 fn publish_segment(context: &Context, at: &mp_segment_interface) -> Result {
     expect_zero(at.flags & !MP_PUBLISH_PLACED)?;
-    let segment = context.segment(at.handle)?;
+    let segment = own_segment(context, at.handle)?;
     let needs_window = at.flags & MP_PUBLISH_PLACED == 0;
     segment.publish(&*context.shared().links.get(at.interface)?, needs_window)
 }
 
 fn withdraw_segment(context: &Context, at: &mp_segment_interface) -> Result {
     expect_zero(at.flags & !(MP_WITHDRAW_NOTIFY | MP_WITHDRAW_FORCE))?;
-    let segment = context.segment(at.handle)?;
+    let segment = own_segment(context, at.handle)?;
     let links = &context.shared().links;
     segment.withdraw(&*links.get(at.interface)?, at.flags)
 }
@@ -689,8 +721,9 @@ fn connect(context: &Context, arg: UserPtr) -> Result {
         let number = context.shared().next_handle();
         let word = context.status().word()?;
         let payers = context.payers();
-        let connection = Connection::new(number, link.clone(), want, word, payers.outermost())?;
-        link.connect(&connection, payers, &name, deadline(connect.deadline))?;
+        let goal = Goal::new(want, name);
+        let connection = Connection::new(number, link.clone(), goal, word, payers.outermost())?;
+        link.connect(&connection, payers, deadline(connect.deadline))?;
         Ok(Object::Connection(connection))
     })?;
     if let Object::Connection(connection) = &object {
@@ -849,7 +882,7 @@ fn start_queue(context: &Context, start: &mp_queue_start) -> Result {
     let copies = copies(start, local, connection.len())?;
     let source = match segment {
         Some(segment) => {
-            let used = segment.begin_use(queue.link().interface().id())?;
+            let used = segment.begin_use(queue.link().interface().id(), reads)?;
             used.check(reads)?;
             Source::Segment(used)
         }

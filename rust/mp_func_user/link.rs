@@ -12,7 +12,10 @@
 //! * [`offers`]: events and ports.
 
 use crate::{
-    connection::Connection,
+    connection::{
+        Connection,
+        Goal, //
+    },
     desk::{
         Desk,
         Ending, //
@@ -110,7 +113,6 @@ use mp_proto::{
         PLACED,
         SUPPORT, //
     },
-    name::Name,
     pairing::{
         sessions,
         Engine,
@@ -835,11 +837,10 @@ impl Link {
         &self,
         connection: &Arc<Connection>,
         payers: &Arc<Payers>,
-        name: &Name,
         deadline: Option<u64>,
     ) -> Result {
         self.connections.lock().enter(connection.clone())?;
-        let asked = self.ask_to_connect(connection, payers, name, deadline);
+        let asked = self.ask_to_connect(connection, payers, deadline);
         let answered = asked.and_then(|()| connection.outcome(deadline));
         answered.inspect_err(|_| self.disconnect(connection))
     }
@@ -850,9 +851,9 @@ impl Link {
         &self,
         connection: &Connection,
         payers: &Arc<Payers>,
-        name: &Name,
         deadline: Option<u64>,
     ) -> Result {
+        let Goal { name, .. } = connection.goal();
         let interface = self.interface.id();
         let (number, want) = (connection.number(), connection.want());
         let needed = want.features(name);

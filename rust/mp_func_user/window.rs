@@ -326,7 +326,8 @@ pub(crate) struct Window {
 
 impl Window {
     /// Let the process of context `owner` map a piece, which is
-    /// [mappable](Piece::is_mappable), in its address space. If the
+    /// [mappable](Piece::is_mappable), in its address space, also to write there if it
+    /// `is_writable`. If the
     /// memory has gone already, the window has its size and shows what all see whose
     /// memory has been taken away.
     ///
@@ -336,7 +337,7 @@ impl Window {
     pub(crate) fn new(
         piece: Arc<Piece>,
         space: &Arc<AddressSpace>,
-        owner: u64,
+        (owner, is_writable): (u64, bool),
         scrap: Arc<ScrapPage>,
     ) -> Result<Self> {
         if !piece.is_mappable() {
@@ -346,7 +347,7 @@ impl Window {
         // Another thread that guesses the offset may map it from here on, and sees the scrap
         // page until the piece is shown.
         let mut window = Self {
-            published: space.publish(pages, owner, scrap)?,
+            published: space.publish(pages, owner, is_writable, scrap)?,
             len: piece.len(),
             hold: None,
             piece: None,

@@ -10,8 +10,8 @@ use crate::{
     worker::{now, Worker, NAME, NOBODY, PAGE},
 };
 use libc::{
-    EACCES, EADDRINUSE, EBUSY, ECONNREFUSED, ECONNRESET, EDQUOT, EEXIST, EFAULT, EINPROGRESS,
-    EINVAL, EMSGSIZE, ENETDOWN, ENODEV, ENOENT, ENOMEM, ENOSPC, ENOTCONN, ENXIO, EOPNOTSUPP, EPERM,
+    EACCES, EADDRINUSE, EBADF, EBUSY, ECONNREFUSED, ECONNRESET, EDQUOT, EEXIST, EFAULT, EINPROGRESS,
+    EINVAL, EMFILE, EMSGSIZE, ENETDOWN, ENODEV, ENOENT, ENOMEM, ENOSPC, ENOTCONN, ENXIO, EOPNOTSUPP, EPERM,
     ERANGE, ETIMEDOUT,
 };
 use mp_fabric::sys::*;
@@ -394,6 +394,69 @@ impl Worker {
                 ..Default::default()
             };
             let _ = self.ask(of, &CLOSE, close, &[OK, EINPROGRESS], "grant");
+        }
+    }
+
+    /// Hand a segment or connection over to a context of this process, which closes it at once.
+    pub fn hand_over(&mut self) {
+        if self.features & u64::from(MP_FEATURE_HANDOVER) == 0 {
+            return;
+        }
+        let is_carried = |thing: &Thing| matches!(thing.kind, Kind::Segment | Kind::Connection(_));
+        let from = self.context_with(is_carried);
+        let (handle, named) = self.named(from.0, is_carried);
+        let rights = self.random().pick(&[0, 1, 2, 3, 3, 3, 4]);
+        let allowed: &[i32] = match (rights, named) {
+            (0 | 4, _) => &[EINVAL],
+            (_, Named::Nobody) => &[ENOENT],
+            (1, Named::Thing(thing)) if is_carried(&thing) => &[
+                OK, EINVAL, ENOENT, EACCES, ECONNRESET, ENETDOWN, ENOTCONN, EDQUOT, EMFILE, ENOMEM,
+            ],
+            (_, Named::Thing(thing)) if is_carried(&thing) => &[
+                OK, ENOENT, EACCES, ECONNRESET, ENETDOWN, ENOTCONN, EDQUOT, EMFILE, ENOMEM,
+            ],
+            (_, Named::Thing(_) | Named::Session) => &[EINVAL],
+        };
+        let export = mp_export {
+            handle,
+            rights,
+            ..Default::default()
+        };
+        let text = format!("{handle:#x} rights {rights}");
+        let Ok(exported) = self.ask(from, &EXPORT, export, allowed, &text) else {
+            return;
+        };
+        let to = self.context();
+        if self.has_room(to.0) {
+            self.take_over(to, exported.fd);
+        }
+        // SAFETY: The kernel has just made the descriptor for this call, and nobody else has it.
+        unsafe { libc::close(exported.fd) };
+    }
+
+    /// Import what a descriptor leads to, or another one.
+    fn take_over(&mut self, of: (usize, i32), descriptor: i32) {
+        let fd = self.random().pick(&[descriptor, descriptor, descriptor, -1, of.1]);
+        let allowed: &[i32] = match fd {
+            -1 => &[EBADF],
+            fd if fd != descriptor => &[EINVAL],
+            _ => &[
+                OK, EDQUOT, ECONNRESET, ENETDOWN, ENOTCONN, EOPNOTSUPP, ENOENT, ECONNREFUSED,
+                ENOSPC, ETIMEDOUT, ENOMEM,
+            ],
+        };
+        let import = mp_import {
+            fd,
+            deadline: self.random().pick(&[MP_DEADLINE_PAST, MP_DEADLINE_NEVER]),
+            ..Default::default()
+        };
+        let text = format!("descriptor {fd}");
+        if let Ok(made) = self.ask(of, &IMPORT, import, allowed, &text) {
+            let close = mp_handle {
+                handle: made.handle,
+                ..Default::default()
+            };
+            let _ = self.ask(of, &CLOSE, close, &[OK, EINPROGRESS], "what was imported");
         }
     }
 

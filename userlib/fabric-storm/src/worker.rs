@@ -205,7 +205,8 @@ impl Worker {
 
     fn step_of_objects(&mut self) {
         match self.random().below(64) {
-            0..4 => self.create_segment(),
+            0..3 => self.create_segment(),
+            3 => self.hand_over(),
             4 => self.grant_segment(),
             5 => self.fill_segment(),
             6 => self.share_segment(),

@@ -132,6 +132,29 @@ fn assertions() -> String {
     );
     check!(
         out,
+        mp_export {
+            size,
+            flags,
+            handle,
+            rights,
+            fd,
+            reserved
+        }
+    );
+    check!(
+        out,
+        mp_import {
+            size,
+            flags,
+            fd,
+            object,
+            deadline,
+            handle,
+            rights
+        }
+    );
+    check!(
+        out,
         mp_windows {
             size,
             interface,
@@ -532,6 +555,8 @@ fn assertions() -> String {
         MP_IOC_EVENTFD,
         MP_IOC_WATCH,
         MP_IOC_SIGNAL,
+        MP_IOC_EXPORT,
+        MP_IOC_IMPORT,
         MP_IOC_INTERFACES,
         MP_IOC_INTERFACE,
         MP_IOC_WINDOWS,
@@ -586,6 +611,7 @@ fn assertions() -> String {
         MP_FEATURE_PARK,
         MP_FEATURE_GRANTS,
         MP_FEATURE_NAMES,
+        MP_FEATURE_HANDOVER,
         MP_FEATURE_REGISTER_ANY,
         MP_PARK_ARMED,
         MP_PARK_ENTRIES_MAX,
