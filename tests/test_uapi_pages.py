@@ -21,8 +21,17 @@ PAGES = {path.stem: path for path in sorted(DIRECTORY.glob("*.md"))}
 SECTIONS = ["Structure", "Effect", "Errors", "Privileges", "Limits", "Example", "See also"]
 # Those that any call has that takes addresses, waits, or needs memory.
 GENERAL = {"EINVAL", "EFAULT", "E2BIG", "EINTR", "ENOMEM"}
-# Those that the storm does not come to: without offsets for mmap(), or without any memory.
+# What was only handed over.
+HANDED = {"EACCES"}
+# Those that the storm does not come to: without offsets for mmap(), or without any memory, or with
+# a segment that was handed over.
 RARE = {
+    "MP_IOC_SEGMENT_SHARE": HANDED,
+    "MP_IOC_SEGMENT_PREPARE": HANDED,
+    "MP_IOC_SEGMENT_PUBLISH": HANDED,
+    "MP_IOC_SEGMENT_WITHDRAW": HANDED,
+    "MP_IOC_SEGMENT_REGISTER": HANDED,
+    "MP_IOC_SEGMENT_GRANT": HANDED,
     "MP_IOC_SESSION": {"ENOSPC"},
     "MP_IOC_SEGMENT": {"ENOSPC"},
     "MP_IOC_CONNECTION": {"ENOSPC"},

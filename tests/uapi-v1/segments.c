@@ -134,6 +134,28 @@ static void attaches_in_another_context(void)
 	fabric = owner;
 }
 
+static void hands_over(void)
+{
+	int owner = fabric, other = open_context();
+	uint32_t handle = create(83, 0, "", PAGE);
+	struct mp_export export = {
+		.size = sizeof(export), .handle = handle, .rights = MP_GRANT_READ | MP_GRANT_WRITE,
+	};
+	struct mp_import import = { .size = sizeof(import) };
+
+	map_at(segment(handle).offset, PAGE)[1] = 0x7777;
+	GOES(MP_IOC_EXPORT, &export);
+	on_handle(MP_IOC_CLOSE, handle);
+	import.fd = export.fd;
+	fabric = other;
+	GOES(MP_IOC_IMPORT, &import);
+	close(export.fd);
+	HOLDS(import.object == MP_OBJECT_SEGMENT && import.rights == export.rights);
+	HOLDS(map_at(segment(import.handle).offset, PAGE)[1] == 0x7777);
+	close(other);
+	fabric = owner;
+}
+
 static void grants_to_one_partner(void)
 {
 	uint32_t handle = create(0, MP_SEGMENT_PRIVATE, "", PAGE);
@@ -217,6 +239,7 @@ int main(void)
 	words = status_words();
 	connects_by_number_and_by_name();
 	attaches_in_another_context();
+	hands_over();
 	grants_to_one_partner();
 	registers_memory_of_the_process();
 	publishes_what_is_only_read();

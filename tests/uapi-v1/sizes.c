@@ -27,6 +27,8 @@ static const struct form forms[] = {
 	FORM(EVENTFD, mp_eventfd, 24, ENOENT, .eventfd = -1),
 	FORM(WATCH, mp_watch, 24, ENOENT, 0),
 	FORM(SIGNAL, mp_handle, 8, ENOENT, 0),
+	FORM(EXPORT, mp_export, 24, ENOENT, .rights = MP_GRANT_READ),
+	FORM(IMPORT, mp_import, 32, EBADF, .fd = -1),
 	FORM(INTERFACES, mp_interfaces, 24, ENOSPC, 0),
 	FORM(INTERFACE, mp_interface, 96, ENODEV, 0),
 	FORM(WINDOWS, mp_windows, 24, ENODEV, 0),

@@ -1035,7 +1035,8 @@ struct mp_copy {
  * In this order: ENOENT: no such queue, segment or connection. EBUSY: it is posted. EINVAL: no
  * copies or too many, another interface, not to a segment. Of each copy: EFAULT, EINVAL: their
  * size is less than that of the first version, E2BIG: more than a page, or this kernel does not
- * know what is used of it. ERANGE: beyond a segment's end. ENXIO: the segment is not prepared
+ * know what is used of it. ERANGE: beyond a segment's end. EACCES: the
+ * segment was handed over without the right for that. ENXIO: the segment is not prepared
  * there. EOPNOTSUPP: it is physical memory. ECONNRESET: the connection is lost, ENETDOWN.
  * EACCES: the connection's rights are only to read, or, with MP_QUEUE_READ, only to write.
  * EDQUOT: RLIMIT_MEMLOCK. ENOMEM. Aborting: ENXIO:

@@ -135,6 +135,7 @@ struct mp_info {
 #define MP_FEATURE_STORE	0x1000	/* MP_IOC_SESSION_STORE, MP_INTERFACE_ROUTED */
 #define MP_FEATURE_NAMES	0x2000	/* names of segments, events and ports */
 #define MP_FEATURE_ARRIVALS	0x4000	/* MP_INTERFACE_ANY */
+#define MP_FEATURE_HANDOVER	0x8000	/* MP_IOC_EXPORT, MP_IOC_IMPORT */
 
 /*
  * A status word is an aligned __u64 that tells the state of a connection, queue or session of
@@ -1034,7 +1035,8 @@ struct mp_copy {
  * In this order: ENOENT: no such queue, segment or connection. EBUSY: it is posted. EINVAL: no
  * copies or too many, another interface, not to a segment. Of each copy: EFAULT, EINVAL: their
  * size is less than that of the first version, E2BIG: more than a page, or this kernel does not
- * know what is used of it. ERANGE: beyond a segment's end. ENXIO: the segment is not prepared
+ * know what is used of it. ERANGE: beyond a segment's end. EACCES: the
+ * segment was handed over without the right for that. ENXIO: the segment is not prepared
  * there. EOPNOTSUPP: it is physical memory. ECONNRESET: the connection is lost, ENETDOWN.
  * EACCES: the connection's rights are only to read, or, with MP_QUEUE_READ, only to write.
  * EDQUOT: RLIMIT_MEMLOCK. ENOMEM. Aborting: ENXIO:
@@ -1075,6 +1077,61 @@ struct mp_queue {
 	__u32 entries;			/* out */
 };
 
+/*
+ * MP_IOC_EXPORT: a file descriptor by which another process gets the use of a segment or of a
+ * connection, with those rights. It is given on purpose, as by SCM_RIGHTS: exec closes it, and a
+ * context or a handle is of no use to others. It is no context: there is nothing to be done with
+ * it but MP_IOC_IMPORT, any number of times, by whoever has it, whatever its user.
+ *
+ * A descriptor of a segment keeps the segment, as a handle does, until the last copy of it is
+ * closed. One of a connection keeps nothing: what it leads to may be gone, and if it was granted,
+ * the session that it was granted to must still have its partner. Neither can be taken back.
+ *
+ * The descriptor counts as an object of the context's user, that of a segment as a segment, too,
+ * until its last copy is closed. The memory of a segment counts for its maker.
+ *
+ * In this order: EINVAL: no rights or others. ENOENT: no such object. EINVAL: another kind, or
+ * without MP_GRANT_WRITE one that leads to an event or port. EACCES: the handle has not these
+ * rights. ECONNRESET: the connection is lost; or was granted to a session that this context has not
+ * any more. ENETDOWN, ENOTCONN: of that session. EDQUOT. EMFILE, ENFILE: too many descriptors or
+ * files. ENOMEM.
+ */
+struct mp_export {
+	__u32 size;
+	__u32 flags;			/* 0 */
+	__u32 handle;			/* in: of a segment or a connection */
+	__u32 rights;			/* in: MP_GRANT_* */
+	__s32 fd;			/* out */
+	__u32 reserved;
+};
+
+/*
+ * MP_IOC_IMPORT: a handle of this context, for what a descriptor of MP_IOC_EXPORT leads to. It
+ * counts as one that this context has made.
+ *
+ * A segment that was imported is memory. Without MP_GRANT_WRITE it is mapped to be read, and
+ * copied from. With it, it may be written, and without MP_GRANT_READ no queue copies from it. What
+ * peers may do with it is up to others: sharing, preparing, publishing, withdrawing, registering
+ * and granting fail with EACCES. MP_IOC_REMOVE and MP_IOC_CLOSE end this handle.
+ *
+ * A connection that was imported is a new one to the same object, as its owner sees it, made with
+ * the rights of the descriptor: without MP_GRANT_WRITE it cannot be mapped. The deadline is for its
+ * answer.
+ *
+ * In this order: EBADF: the descriptor is not open. EINVAL: it is none of MP_IOC_EXPORT. EDQUOT: too
+ * many objects. ECONNRESET, ENETDOWN, ENOTCONN: of the session that it was granted to. Those of
+ * MP_IOC_CONNECT from ENETDOWN on. ENOMEM.
+ */
+struct mp_import {
+	__u32 size;
+	__u32 flags;			/* 0 */
+	__s32 fd;			/* in */
+	__u32 object;			/* out: MP_OBJECT_SEGMENT or _CONNECTION */
+	__aligned_u64 deadline;
+	__u32 handle;			/* out */
+	__u32 rights;			/* out: MP_GRANT_* */
+};
+
 /* The calls; the argument is the address of the structure beside. */
 enum {
 	MP_IOC_INFO = _IO(MP_IOC_MAGIC, 0x00),	/* struct mp_info */
@@ -1083,6 +1140,8 @@ enum {
 	MP_IOC_EVENTFD = _IO(MP_IOC_MAGIC, 0x03),	/* struct mp_eventfd */
 	MP_IOC_WATCH = _IO(MP_IOC_MAGIC, 0x04),	/* struct mp_watch */
 	MP_IOC_SIGNAL = _IO(MP_IOC_MAGIC, 0x05),	/* struct mp_handle */
+	MP_IOC_EXPORT = _IO(MP_IOC_MAGIC, 0x06),	/* struct mp_export */
+	MP_IOC_IMPORT = _IO(MP_IOC_MAGIC, 0x07),	/* struct mp_import */
 	MP_IOC_INTERFACES = _IO(MP_IOC_MAGIC, 0x10),	/* struct mp_interfaces */
 	MP_IOC_INTERFACE = _IO(MP_IOC_MAGIC, 0x11),	/* struct mp_interface */
 	MP_IOC_WINDOWS = _IO(MP_IOC_MAGIC, 0x12),	/* struct mp_windows */

@@ -36,6 +36,7 @@ pub const MP_FEATURE_REGISTER_ANY: u32 = 2048;
 pub const MP_FEATURE_STORE: u32 = 4096;
 pub const MP_FEATURE_NAMES: u32 = 8192;
 pub const MP_FEATURE_ARRIVALS: u32 = 16384;
+pub const MP_FEATURE_HANDOVER: u32 = 32768;
 pub const MP_INTERFACE_UP: u32 = 1;
 pub const MP_INTERFACE_LOOPBACK: u32 = 2;
 pub const MP_INTERFACE_PCI: u32 = 4;
@@ -568,12 +569,35 @@ pub struct mp_queue {
     pub status: __u32,
     pub entries: __u32,
 }
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone)]
+pub struct mp_export {
+    pub size: __u32,
+    pub flags: __u32,
+    pub handle: __u32,
+    pub rights: __u32,
+    pub fd: __s32,
+    pub reserved: __u32,
+}
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone)]
+pub struct mp_import {
+    pub size: __u32,
+    pub flags: __u32,
+    pub fd: __s32,
+    pub object: __u32,
+    pub deadline: __u64,
+    pub handle: __u32,
+    pub rights: __u32,
+}
 pub const MP_IOC_INFO: _bindgen_ty_8 = 47872;
 pub const MP_IOC_CLOSE: _bindgen_ty_8 = 47873;
 pub const MP_IOC_WAIT: _bindgen_ty_8 = 47874;
 pub const MP_IOC_EVENTFD: _bindgen_ty_8 = 47875;
 pub const MP_IOC_WATCH: _bindgen_ty_8 = 47876;
 pub const MP_IOC_SIGNAL: _bindgen_ty_8 = 47877;
+pub const MP_IOC_EXPORT: _bindgen_ty_8 = 47878;
+pub const MP_IOC_IMPORT: _bindgen_ty_8 = 47879;
 pub const MP_IOC_INTERFACES: _bindgen_ty_8 = 47888;
 pub const MP_IOC_INTERFACE: _bindgen_ty_8 = 47889;
 pub const MP_IOC_WINDOWS: _bindgen_ty_8 = 47890;
