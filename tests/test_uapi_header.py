@@ -50,7 +50,7 @@ def constants(text):
 
 
 def macros(text):
-    """Macros with arguments, as they are written."""
+    """Read macros with arguments, as they are written."""
     found = re.findall(r"^#define (MP_\w+\([^)]*\)) (.*)$", text, re.MULTILINE)
     return {name: " ".join(value.split()) for name, value in found}
 

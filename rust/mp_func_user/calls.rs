@@ -175,7 +175,9 @@ pub(crate) fn call(context: &Context, command: u32, arg: UserPtr) -> Result {
         MP_IOC_PARK => park::park(context, arg),
         MP_IOC_SESSION_STORE => take(arg, |store| stores::store(context, store)),
         MP_IOC_SEGMENT_CREATE => create_segment(context, arg),
-        MP_IOC_SEGMENT_SHARE => take(arg, |of: &mp_handle| own_segment(context, of.handle)?.share()),
+        MP_IOC_SEGMENT_SHARE => take(arg, |of: &mp_handle| {
+            own_segment(context, of.handle)?.share()
+        }),
         MP_IOC_SEGMENT_ATTACH => attach_segment(context, arg),
         MP_IOC_SEGMENT_PREPARE => take(arg, |at| prepare_segment(context, at)),
         MP_IOC_SEGMENT_PUBLISH => take(arg, |at| publish_segment(context, at)),

@@ -228,7 +228,12 @@ impl Links {
 
     fn add(&self, interface: &Arc<Interface>) -> Result {
         let segments = self.segments.clone();
-        let link = Link::new(interface.clone(), self.life, segments, self.reconnect_timeout_ms)?;
+        let link = Link::new(
+            interface.clone(),
+            self.life,
+            segments,
+            self.reconnect_timeout_ms,
+        )?;
         let worker: Arc<Worker> = new_worker!(link.clone())?;
         Ok(self
             .entries

@@ -78,7 +78,7 @@ static inline uint32_t loopback(void)
 		if (one.flags & MP_INTERFACE_LOOPBACK)
 			return one.id;
 	}
-	HOLDS(!"a loopback interface");
+	HOLDS(!"an interface to itself");
 	return 0;
 }
 

@@ -10,9 +10,9 @@ use crate::{
     worker::{now, Worker, NAME, NOBODY, PAGE},
 };
 use libc::{
-    EACCES, EADDRINUSE, EBADF, EBUSY, ECONNREFUSED, ECONNRESET, EDQUOT, EEXIST, EFAULT, EINPROGRESS,
-    EINVAL, EMFILE, EMSGSIZE, ENETDOWN, ENODEV, ENOENT, ENOMEM, ENOSPC, ENOTCONN, ENXIO, EOPNOTSUPP, EPERM,
-    ERANGE, ETIMEDOUT,
+    EACCES, EADDRINUSE, EBADF, EBUSY, ECONNREFUSED, ECONNRESET, EDQUOT, EEXIST, EFAULT,
+    EINPROGRESS, EINVAL, EMFILE, EMSGSIZE, ENETDOWN, ENODEV, ENOENT, ENOMEM, ENOSPC, ENOTCONN,
+    ENXIO, EOPNOTSUPP, EPERM, ERANGE, ETIMEDOUT,
 };
 use mp_fabric::sys::*;
 
@@ -436,13 +436,24 @@ impl Worker {
 
     /// Import what a descriptor leads to, or another one.
     fn take_over(&mut self, of: (usize, i32), descriptor: i32) {
-        let fd = self.random().pick(&[descriptor, descriptor, descriptor, -1, of.1]);
+        let fd = self
+            .random()
+            .pick(&[descriptor, descriptor, descriptor, -1, of.1]);
         let allowed: &[i32] = match fd {
             -1 => &[EBADF],
             fd if fd != descriptor => &[EINVAL],
             _ => &[
-                OK, EDQUOT, ECONNRESET, ENETDOWN, ENOTCONN, EOPNOTSUPP, ENOENT, ECONNREFUSED,
-                ENOSPC, ETIMEDOUT, ENOMEM,
+                OK,
+                EDQUOT,
+                ECONNRESET,
+                ENETDOWN,
+                ENOTCONN,
+                EOPNOTSUPP,
+                ENOENT,
+                ECONNREFUSED,
+                ENOSPC,
+                ETIMEDOUT,
+                ENOMEM,
             ],
         };
         let import = mp_import {
@@ -468,10 +479,12 @@ impl Worker {
             let mut fill = mp_segment_register::default();
             let number = u64::from(MP_IOC_SEGMENT_REGISTER);
             let allowed = [self.unknown_call(of.0)];
-            let _ = self.caller.plain("SEGMENT_REGISTER", "unknown", &allowed, || {
-                // SAFETY: The structure that goes with the number.
-                i64::from(unsafe { libc::ioctl(of.1, number, &mut fill) })
-            });
+            let _ = self
+                .caller
+                .plain("SEGMENT_REGISTER", "unknown", &allowed, || {
+                    // SAFETY: The structure that goes with the number.
+                    i64::from(unsafe { libc::ioctl(of.1, number, &mut fill) })
+                });
             return;
         }
         let powers = self.powers;

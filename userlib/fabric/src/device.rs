@@ -267,7 +267,11 @@ impl Device for CharDevice {
                 call!(MP_IOC_CONNECT, mp_connect, argument)
             }
             Call::SegmentFill(argument) => {
-                call!(MP_IOC_SEGMENT_REGISTER, mp_segment_register, argument.into_inner())
+                call!(
+                    MP_IOC_SEGMENT_REGISTER,
+                    mp_segment_register,
+                    argument.into_inner()
+                )
             }
             Call::Notify(argument, eventfd) => {
                 argument.eventfd = eventfd.map_or(-1, |fd| fd.as_raw_fd());

@@ -4,8 +4,8 @@
 
 use crate::{
     sys::{
-        self, mp_handle, mp_segment, mp_segment_attach, mp_segment_create, mp_segment_register,
-        mp_segment_interface,
+        self, mp_handle, mp_segment, mp_segment_attach, mp_segment_create, mp_segment_interface,
+        mp_segment_register,
     },
     Call, CharDevice, Deadline, Device, Error, Fabric, InterfaceId, Limit, Map, Name, Notice,
     Object, Peer, PhysicalRange, ProcessMemory, Protection, Removal, Result, Subject, Vouched,
