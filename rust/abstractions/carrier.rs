@@ -140,6 +140,11 @@ pub struct Carrier {
 }
 
 impl Carrier {
+    /// A file of another kind, and the descriptor that is reserved for it.
+    pub(crate) fn of_file(reserved: FileDescriptorReservation, file: ARef<File>) -> Self {
+        Self { reserved, file }
+    }
+
     /// Its descriptor, once it is installed.
     pub fn number(&self) -> i32 {
         self.reserved.reserved_fd() as i32

@@ -25,6 +25,7 @@
 //! * [`bytes`]: memory that is only copied from, or only written.
 //! * [`carrier`]: files that carry a value from one process to another.
 //! * [`cpu`]: the number of processors.
+//! * [`dma_buf`]: memory that is shared with devices and drivers.
 //! * [`dma_engine`]: copies by a DMA engine.
 //! * [`idle`]: threads for the time in which there is nothing else to do.
 //! * [`iomem`]: physical memory of devices.
@@ -47,6 +48,7 @@ pub mod cgroup;
 pub mod chardev;
 pub mod contiguous;
 pub mod cpu;
+pub mod dma_buf;
 pub mod dma_engine;
 pub mod error;
 pub mod eventfd;

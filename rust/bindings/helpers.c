@@ -10,6 +10,7 @@
 #include "helpers/barrier.c"
 #include "helpers/cgroup.c"
 #include "helpers/cpumask.c"
+#include "helpers/dma_buf.c"
 #include "helpers/dmaengine.c"
 #include "helpers/eventfd.c"
 #include "helpers/file.c"

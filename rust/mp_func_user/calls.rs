@@ -46,6 +46,7 @@ use kernel::{
     }, //
 };
 use mp_kernel::{
+    dma_buf::HAS_DMA_BUFS,
     error,
     eventfd::EventFd,
     iomem::DeviceRange,
@@ -132,6 +133,7 @@ structures! {
     mp_segment 48
     mp_segment_register 32
     mp_segment_grant 24
+    mp_segment_dmabuf 24
     mp_remove 16
     mp_offer 24
     mp_connect 32
@@ -184,6 +186,7 @@ pub(crate) fn call(context: &Context, command: u32, arg: UserPtr) -> Result {
         MP_IOC_SEGMENT_WITHDRAW => take(arg, |at| withdraw_segment(context, at)),
         MP_IOC_SEGMENT_REGISTER => take(arg, |fill| fill_segment(context, fill)),
         MP_IOC_SEGMENT_GRANT => grant_segment(context, arg),
+        MP_IOC_SEGMENT_DMABUF => handover::export_dma_buf(context, arg),
         MP_IOC_SEGMENT => with(arg, |info| describe_segment(context, info)),
         MP_IOC_REMOVE => take(arg, |remove| remove_object(context, remove)),
         MP_IOC_OFFER => offer(context, arg),
@@ -341,6 +344,9 @@ fn describe(context: &Context, info: &mut mp_info) -> Result<Told> {
     );
     info.sessions_max = shared.limits.sessions;
     info.user_sessions_max = shared.limits.user_sessions;
+    if HAS_DMA_BUFS {
+        info.features |= u64::from(MP_FEATURE_DMABUF);
+    }
     info.objects_max = shared.limits.objects;
     info.user_objects_max = shared.limits.user_objects;
     (info.status_offset, info.status_length) = context.status().place();

@@ -36,17 +36,26 @@ use crate::{
         Role, //
     },
     session::Session,
-    uapi::*, //
+    uapi::*,
+    window::Piece, //
 };
 use kernel::{
+    page::PAGE_SIZE,
     prelude::*,
-    sync::Arc,
+    sync::{
+        Arc,
+        SetOnce, //
+    },
     uaccess::UserPtr, //
 };
 use mp_kernel::{
     carrier::{
         Carried,
         Kind, //
+    },
+    dma_buf::{
+        self,
+        Buffer, //
     },
     error,
     uaccess::{
@@ -97,9 +106,67 @@ impl Drop for Export {
 /// The files of descriptors.
 static EXPORTS: Kind<Export> = Kind::new();
 
+/// This module.
+static MODULE: SetOnce<&'static ThisModule> = SetOnce::new();
+
 /// Let there be such files, of this module.
 pub(crate) fn start(module: &'static ThisModule) {
     EXPORTS.start(module);
+    MODULE.populate(module);
+}
+
+/// A segment's memory, as a dma-buf has it.
+struct Memory {
+    /// [Lasting](Piece::is_lasting).
+    piece: Arc<Piece>,
+    /// The use of the segment, which is over after the piece.
+    export: Export,
+}
+
+// SAFETY: By `Piece::is_lasting` the pages are ordinary ones, which stay as long as the piece; they
+// are the segment's alone, to be shown to others.
+unsafe impl Buffer for Memory {
+    fn len(&self) -> usize {
+        (self.piece.len() as usize).next_multiple_of(PAGE_SIZE)
+    }
+
+    fn run(&self, at: usize, most: usize) -> Result<(u64, usize)> {
+        let (phys, len) = self.piece.run_of_pages(at as u64, most as u64)?;
+        Ok((phys, usize::try_from(len)?))
+    }
+
+    fn is_writable(&self) -> bool {
+        self.export.rights.write
+    }
+}
+
+/// Deal with `MP_IOC_SEGMENT_DMABUF`.
+///
+/// # Errors
+///
+/// Those in the header.
+pub(crate) fn export_dma_buf(context: &Context, arg: UserPtr) -> Result {
+    let (mut export, size) = read_sized::<mp_segment_dmabuf>(arg)?;
+    expect_zero(export.flags | export.reserved)?;
+    let rights = rights_of(export.rights)?;
+    if !rights.read {
+        return Err(EINVAL);
+    }
+    let holding = context.segment(export.handle)?;
+    check_rights(holding.rights(), rights)?;
+    let piece = holding.lasting()?;
+    let export_of = of_segment(context, &holding, rights)?;
+    let memory = Memory {
+        piece,
+        export: export_of,
+    };
+    let memory: Arc<dyn Buffer> = Arc::new(memory, GFP_KERNEL_ACCOUNT)?;
+    let module = MODULE.as_ref().ok_or(ENODEV)?;
+    let file = dma_buf::export(module, c"mp_fabric", memory)?;
+    export.fd = file.number();
+    write_versioned(arg, size, &export)?;
+    file.install();
+    Ok(())
 }
 
 /// Whether who has some rights may hand over others.
@@ -112,6 +179,24 @@ fn check_rights(has: Rights, wanted: Rights) -> Result {
         true => Ok(()),
         false => Err(EACCES),
     }
+}
+
+/// One more use of a segment, that of a descriptor.
+///
+/// # Errors
+///
+/// `EACCES`, `EDQUOT`, `ENOENT` if the segment has ended, `ENOMEM`.
+fn of_segment(context: &Context, holding: &Holding, rights: Rights) -> Result<Export> {
+    check_rights(holding.rights(), rights)?;
+    let (shares, _) = context.share_object(Make::Attachment)?;
+    let shared = context.shared();
+    let holding = holding.hand(shared.next_handle(), Role::Carried)?;
+    Ok(Export {
+        what: What::Segment(holding),
+        rights,
+        shared: shared.clone(),
+        _shares: shares,
+    })
 }
 
 /// What a connection is asked for by once more, with those rights.
@@ -156,25 +241,19 @@ pub(crate) fn export(context: &Context, arg: UserPtr) -> Result {
     if context.session(export.handle).is_ok() {
         return Err(EINVAL);
     }
-    let shared = context.shared();
-    let (what, (shares, _)) = match context.object(export.handle)? {
-        Object::Segment(holding) => {
-            check_rights(holding.rights(), rights)?;
-            let shares = context.share_object(Make::Attachment)?;
-            let holding = holding.hand(shared.next_handle(), Role::Carried)?;
-            (What::Segment(holding), shares)
-        }
+    let made = match context.object(export.handle)? {
+        Object::Segment(holding) => of_segment(context, &holding, rights)?,
         Object::Connection(connection) => {
             let what = of_connection(context, &connection, rights)?;
-            (what, context.share_object(Make::Other)?)
+            let (shares, _) = context.share_object(Make::Other)?;
+            Export {
+                what,
+                rights,
+                shared: context.shared().clone(),
+                _shares: shares,
+            }
         }
         _ => return Err(EINVAL),
-    };
-    let made = Export {
-        what,
-        rights,
-        shared: shared.clone(),
-        _shares: shares,
     };
     let file = EXPORTS.make(Arc::new(made, GFP_KERNEL_ACCOUNT)?)?;
     export.fd = file.number();

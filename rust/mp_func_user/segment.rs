@@ -582,6 +582,19 @@ impl Holding {
         self.segment.use_once_more(number, role, |_| true)
     }
 
+    /// Its memory, if others may have that for as long as they like.
+    ///
+    /// # Errors
+    ///
+    /// `ENXIO` if it is empty, `EOPNOTSUPP` if they may not.
+    pub(crate) fn lasting(&self) -> Result<Arc<Piece>> {
+        let piece = self.segment.piece().ok_or(ENXIO)?;
+        match piece.is_lasting() {
+            true => Ok(piece.clone()),
+            false => Err(error::unsupported()),
+        }
+    }
+
     /// What may be done with its memory.
     pub(crate) fn rights(&self) -> Rights {
         match self.role {

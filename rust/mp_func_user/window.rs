@@ -24,6 +24,7 @@ use mp_kernel::{
 };
 use mp_proto::{
     fabric::Life,
+    reach,
     sharing::Rights, //
 };
 use mp_transport::memory::{
@@ -102,6 +103,26 @@ impl Piece {
             Piece::Pages(pages) => pages.can_be_shown(),
             _ => true,
         }
+    }
+
+    /// Whether its pages may be given to others for as long as they like: they are ordinary memory
+    /// of this host, and stay as long as the piece does, whatever becomes of links and bridges.
+    pub(crate) fn is_lasting(&self) -> bool {
+        match self {
+            Piece::Local(local) => reach::Place::decode(local.off()).window == reach::COMMONS,
+            Piece::Pages(pages) => pages.can_be_shown(),
+            _ => false,
+        }
+    }
+
+    /// Where byte `at` of its pages is, and how many bytes of at most `most` are in one run from
+    /// there, up to the end of its last page.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` outside.
+    pub(crate) fn run_of_pages(&self, at: u64, most: u64) -> Result<(u64, u64)> {
+        run_of(at, most, |page| Ok(self.page(page)?.phys))
     }
 
     /// Which copies this host's kernel makes: out of it, and into it.

@@ -134,6 +134,34 @@ static void attaches_in_another_context(void)
 	fabric = owner;
 }
 
+static void is_a_dma_buf(void)
+{
+	uint64_t *memory = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	struct mp_segment_dmabuf export = {
+		.size = sizeof(export), .handle = create(84, MP_SEGMENT_EMPTY, "", PAGE),
+		.rights = MP_GRANT_READ,
+	};
+	struct mp_segment_register given = {
+		.size = sizeof(given), .handle = export.handle, .address = address(memory),
+		.length = PAGE,
+	};
+	struct mp_info info = { .size = sizeof(info) };
+	uint64_t *seen;
+
+	HOLDS(memory != MAP_FAILED);
+	memory[5] = 0x8888;
+	GIVES(ENXIO, MP_IOC_SEGMENT_DMABUF, &export);
+	GOES(MP_IOC_SEGMENT_REGISTER, &given);
+	GOES(MP_IOC_INFO, &info);
+	if (!(info.features & MP_FEATURE_DMABUF)) {
+		GIVES(EOPNOTSUPP, MP_IOC_SEGMENT_DMABUF, &export);
+		return;
+	}
+	GOES(MP_IOC_SEGMENT_DMABUF, &export);
+	seen = mmap(NULL, PAGE, PROT_READ, MAP_SHARED, export.fd, 0);
+	HOLDS(seen != MAP_FAILED && seen[5] == 0x8888);
+}
+
 static void hands_over(void)
 {
 	int owner = fabric, other = open_context();
@@ -240,6 +268,7 @@ int main(void)
 	connects_by_number_and_by_name();
 	attaches_in_another_context();
 	hands_over();
+	is_a_dma_buf();
 	grants_to_one_partner();
 	registers_memory_of_the_process();
 	publishes_what_is_only_read();

@@ -50,6 +50,7 @@ static const struct form forms[] = {
 	FORM(SEGMENT, mp_segment, 48, ENOENT, 0),
 	FORM(SEGMENT_REGISTER, mp_segment_register, 32, ENOENT, .length = PAGE),
 	FORM(SEGMENT_GRANT, mp_segment_grant, 24, ENOENT, .rights = MP_GRANT_READ),
+	FORM(SEGMENT_DMABUF, mp_segment_dmabuf, 24, ENOENT, .rights = MP_GRANT_READ),
 	FORM(REMOVE, mp_remove, 16, ENOENT, 0),
 	FORM(OFFER, mp_offer, 24, ENODEV, .object = MP_OBJECT_EVENT),
 	FORM(CONNECT, mp_connect, 32, ENODEV, .object = MP_OBJECT_SEGMENT),

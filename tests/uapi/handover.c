@@ -339,7 +339,8 @@ static void hands_a_connection_over(void)
 	uint32_t handle = publish(interface, 705, PAGE);
 	uint32_t to = connect_to(interface, MP_OBJECT_SEGMENT, 705, 0);
 	volatile uint64_t *memory = map_at(segment(handle).offset, PAGE);
-	int way, fd;
+	struct mp_notice notice = { .size = sizeof(notice), .deadline = MP_DEADLINE_NEVER };
+	int way, fd, n;
 	pid_t pid = child(&way, 1);
 
 	if (pid == 0) {
@@ -359,7 +360,13 @@ static void hands_a_connection_over(void)
 	fd = exported(to, RIGHTS);
 	send_descriptor(way, fd);
 	succeeds(pid);
-	HOLDS(memory[0] == 0x44 && segment(handle).connections == 1);
+	HOLDS(memory[0] == 0x44);
+	/* Three have connected, and those of the child have left. */
+	for (n = 0; n < 5; n++) {
+		notice.handle = handle;
+		GOES(MP_IOC_NOTICE, &notice);
+	}
+	HOLDS(segment(handle).connections == 1);
 	on_handle(MP_IOC_CLOSE, handle);
 	HOLDS(export_error(to, RIGHTS) == ECONNRESET && import_error(fd) == ENOENT);
 }

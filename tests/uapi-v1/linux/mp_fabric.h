@@ -136,6 +136,7 @@ struct mp_info {
 #define MP_FEATURE_NAMES	0x2000	/* names of segments, events and ports */
 #define MP_FEATURE_ARRIVALS	0x4000	/* MP_INTERFACE_ANY */
 #define MP_FEATURE_HANDOVER	0x8000	/* MP_IOC_EXPORT, MP_IOC_IMPORT */
+#define MP_FEATURE_DMABUF	0x10000	/* MP_IOC_SEGMENT_DMABUF */
 
 /*
  * A status word is an aligned __u64 that tells the state of a connection, queue or session of
@@ -772,6 +773,27 @@ struct mp_segment_grant {
 	__u32 flags;			/* MP_PUBLISH_PLACED */
 };
 
+/*
+ * MP_IOC_SEGMENT_DMABUF: a file descriptor of a dma-buf, whose memory is that of the segment, in whole
+ * pages: to be mapped, and to be given to drivers of devices, which read it and, with
+ * MP_GRANT_WRITE, write it. The memory neither moves nor is it taken back. The dma-buf keeps the
+ * segment, as a descriptor of MP_IOC_EXPORT does, until nobody has it any more, and counts as one.
+ *
+ * In this order: EINVAL: no rights, others, or none to read. ENOENT. EACCES: the handle has not
+ * these rights. ENXIO: the segment is empty. EOPNOTSUPP: its memory may go before it does, as that of a
+ * host's only bridge, without windows for more; it was registered, and is not whole pages, only
+ * read, or physical; or the kernel has no dma-bufs. EDQUOT. EMFILE, ENFILE: too many descriptors or
+ * files. ENOMEM.
+ */
+struct mp_segment_dmabuf {
+	__u32 size;
+	__u32 flags;			/* 0 */
+	__u32 handle;			/* in */
+	__u32 rights;			/* in: MP_GRANT_READ, also MP_GRANT_WRITE */
+	__s32 fd;			/* out */
+	__u32 reserved;
+};
+
 #define MP_SEGMENT_SHARED	0x2	/* only in mp_segment */
 
 /*
@@ -1163,6 +1185,7 @@ enum {
 	MP_IOC_SEGMENT = _IO(MP_IOC_MAGIC, 0x36),	/* struct mp_segment */
 	MP_IOC_SEGMENT_REGISTER = _IO(MP_IOC_MAGIC, 0x37),	/* struct mp_segment_register */
 	MP_IOC_SEGMENT_GRANT = _IO(MP_IOC_MAGIC, 0x38),	/* struct mp_segment_grant */
+	MP_IOC_SEGMENT_DMABUF = _IO(MP_IOC_MAGIC, 0x39),	/* struct mp_segment_dmabuf */
 	MP_IOC_REMOVE = _IO(MP_IOC_MAGIC, 0x40),	/* struct mp_remove */
 	MP_IOC_OFFER = _IO(MP_IOC_MAGIC, 0x41),	/* struct mp_offer */
 	MP_IOC_CONNECT = _IO(MP_IOC_MAGIC, 0x42),	/* struct mp_connect */

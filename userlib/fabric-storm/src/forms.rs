@@ -128,6 +128,8 @@ forms! {
     SEGMENT_GRANT MP_IOC_SEGMENT_GRANT mp_segment_grant 24 Late &[],
         &[ENOENT, EOPNOTSUPP, EDQUOT, ENXIO, ENOTCONN, ECONNRESET, ENETDOWN, ENOSPC, ENOMEM],
         [] [];
+    SEGMENT_DMABUF MP_IOC_SEGMENT_DMABUF mp_segment_dmabuf 24 Late &[],
+        &[ENOENT, EACCES, ENXIO, EOPNOTSUPP, EDQUOT, EMFILE, ENFILE, ENOMEM], [] [];
     REMOVE MP_IOC_REMOVE mp_remove 16 Never &[], &[ENOENT, EBUSY, EINPROGRESS], [] [];
     OFFER MP_IOC_OFFER mp_offer 24 Late &[], &[ENODEV, EDQUOT, EADDRINUSE, ENOMEM], [] [name];
     CONNECT MP_IOC_CONNECT mp_connect 32 Late &[],

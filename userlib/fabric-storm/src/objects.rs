@@ -434,6 +434,31 @@ impl Worker {
         unsafe { libc::close(exported.fd) };
     }
 
+    /// Make a dma-buf of a segment, and let go of it at once.
+    pub fn export_dma_buf(&mut self) {
+        if self.features & u64::from(MP_FEATURE_DMABUF) == 0 {
+            return;
+        }
+        let of = self.context_with(|thing| thing.kind == Kind::Segment);
+        let (handle, segment) = self.segment_of(of.0);
+        let rights = self.random().pick(&[0, 1, 2, 3, 3, 3, 4]);
+        let allowed: &[i32] = match (rights, segment) {
+            (0 | 2 | 4, _) => &[EINVAL],
+            (_, None) => &[ENOENT],
+            _ => &[OK, ENOENT, ENXIO, EOPNOTSUPP, EDQUOT, EMFILE, ENOMEM],
+        };
+        let export = mp_segment_dmabuf {
+            handle,
+            rights,
+            ..Default::default()
+        };
+        let text = format!("{handle:#x} rights {rights}");
+        if let Ok(made) = self.ask(of, &SEGMENT_DMABUF, export, allowed, &text) {
+            // SAFETY: The kernel has just made the descriptor for this call.
+            unsafe { libc::close(made.fd) };
+        }
+    }
+
     /// Import what a descriptor leads to, or another one.
     fn take_over(&mut self, of: (usize, i32), descriptor: i32) {
         let fd = self

@@ -207,6 +207,7 @@ impl Worker {
         match self.random().below(64) {
             0..3 => self.create_segment(),
             3 => self.hand_over(),
+            4 if self.random().one_in(2) => self.export_dma_buf(),
             4 => self.grant_segment(),
             5 => self.fill_segment(),
             6 => self.share_segment(),

@@ -37,6 +37,7 @@ pub const MP_FEATURE_STORE: u32 = 4096;
 pub const MP_FEATURE_NAMES: u32 = 8192;
 pub const MP_FEATURE_ARRIVALS: u32 = 16384;
 pub const MP_FEATURE_HANDOVER: u32 = 32768;
+pub const MP_FEATURE_DMABUF: u32 = 65536;
 pub const MP_INTERFACE_UP: u32 = 1;
 pub const MP_INTERFACE_LOOPBACK: u32 = 2;
 pub const MP_INTERFACE_PCI: u32 = 4;
@@ -414,6 +415,16 @@ pub struct mp_segment_grant {
 }
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]
+pub struct mp_segment_dmabuf {
+    pub size: __u32,
+    pub flags: __u32,
+    pub handle: __u32,
+    pub rights: __u32,
+    pub fd: __s32,
+    pub reserved: __u32,
+}
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone)]
 pub struct mp_segment {
     pub size: __u32,
     pub handle: __u32,
@@ -619,6 +630,7 @@ pub const MP_IOC_SEGMENT_WITHDRAW: _bindgen_ty_8 = 47925;
 pub const MP_IOC_SEGMENT: _bindgen_ty_8 = 47926;
 pub const MP_IOC_SEGMENT_REGISTER: _bindgen_ty_8 = 47927;
 pub const MP_IOC_SEGMENT_GRANT: _bindgen_ty_8 = 47928;
+pub const MP_IOC_SEGMENT_DMABUF: _bindgen_ty_8 = 47929;
 pub const MP_IOC_REMOVE: _bindgen_ty_8 = 47936;
 pub const MP_IOC_OFFER: _bindgen_ty_8 = 47937;
 pub const MP_IOC_CONNECT: _bindgen_ty_8 = 47938;

@@ -132,6 +132,17 @@ fn assertions() -> String {
     );
     check!(
         out,
+        mp_segment_dmabuf {
+            size,
+            flags,
+            handle,
+            rights,
+            fd,
+            reserved
+        }
+    );
+    check!(
+        out,
         mp_export {
             size,
             flags,
@@ -556,6 +567,7 @@ fn assertions() -> String {
         MP_IOC_WATCH,
         MP_IOC_SIGNAL,
         MP_IOC_EXPORT,
+        MP_IOC_SEGMENT_DMABUF,
         MP_IOC_IMPORT,
         MP_IOC_INTERFACES,
         MP_IOC_INTERFACE,
@@ -612,6 +624,7 @@ fn assertions() -> String {
         MP_FEATURE_GRANTS,
         MP_FEATURE_NAMES,
         MP_FEATURE_HANDOVER,
+        MP_FEATURE_DMABUF,
         MP_FEATURE_REGISTER_ANY,
         MP_PARK_ARMED,
         MP_PARK_ENTRIES_MAX,
