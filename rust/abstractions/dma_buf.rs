@@ -248,10 +248,7 @@ unsafe extern "C" fn attach(
     let made = unsafe { Attachment::new((*attachment).dev, &*exported.buffer) };
     let entered = made.and_then(|mut made| {
         let at = &raw mut *made;
-        exported
-            .attachments
-            .lock()
-            .push(made, GFP_KERNEL_ACCOUNT)?;
+        exported.attachments.lock().push(made, GFP_KERNEL_ACCOUNT)?;
         Ok(at)
     });
     match entered {
