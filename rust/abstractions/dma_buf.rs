@@ -53,6 +53,7 @@ pub const HAS_DMA_BUFS: bool = cfg!(CONFIG_DMA_SHARED_BUFFER);
 /// [`run`](Self::run) says, always the same ones: ordinary memory with a `struct page`, cached, in which
 /// there is nothing of the kernel's, so that processes and devices may see it, and write it if it
 /// [may be written](Self::is_writable).
+#[allow(clippy::len_without_is_empty)]
 pub unsafe trait Buffer: Send + Sync + 'static {
     /// Bytes, a multiple of a page, and not 0.
     fn len(&self) -> usize;

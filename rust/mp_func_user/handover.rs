@@ -37,10 +37,9 @@ use crate::{
     },
     session::Session,
     uapi::*,
-    window::Piece, //
+    window::Lasting, //
 };
 use kernel::{
-    page::PAGE_SIZE,
     prelude::*,
     sync::{
         Arc,
@@ -115,31 +114,6 @@ pub(crate) fn start(module: &'static ThisModule) {
     MODULE.populate(module);
 }
 
-/// A segment's memory, as a dma-buf has it.
-struct Memory {
-    /// [Lasting](Piece::is_lasting).
-    piece: Arc<Piece>,
-    /// The use of the segment, which is over after the piece.
-    export: Export,
-}
-
-// SAFETY: By `Piece::is_lasting` the pages are ordinary ones, which stay as long as the piece; they
-// are the segment's alone, to be shown to others.
-unsafe impl Buffer for Memory {
-    fn len(&self) -> usize {
-        (self.piece.len() as usize).next_multiple_of(PAGE_SIZE)
-    }
-
-    fn run(&self, at: usize, most: usize) -> Result<(u64, usize)> {
-        let (phys, len) = self.piece.run_of_pages(at as u64, most as u64)?;
-        Ok((phys, usize::try_from(len)?))
-    }
-
-    fn is_writable(&self) -> bool {
-        self.export.rights.write
-    }
-}
-
 /// Deal with `MP_IOC_SEGMENT_DMABUF`.
 ///
 /// # Errors
@@ -155,11 +129,8 @@ pub(crate) fn export_dma_buf(context: &Context, arg: UserPtr) -> Result {
     let holding = context.segment(export.handle)?;
     check_rights(holding.rights(), rights)?;
     let piece = holding.lasting()?;
-    let export_of = of_segment(context, &holding, rights)?;
-    let memory = Memory {
-        piece,
-        export: export_of,
-    };
+    let of_buffer = of_segment(context, &holding, rights)?;
+    let memory = Lasting::new(piece, rights.write, of_buffer)?;
     let memory: Arc<dyn Buffer> = Arc::new(memory, GFP_KERNEL_ACCOUNT)?;
     let module = MODULE.as_ref().ok_or(ENODEV)?;
     let file = dma_buf::export(module, c"mp_fabric", memory)?;

@@ -8,6 +8,7 @@ use kernel::{
     sync::Arc, //
 };
 use mp_kernel::{
+    dma_buf::Buffer,
     error,
     iomem::DeviceRange,
     iommu::Range,
@@ -321,6 +322,54 @@ unsafe impl Runs for Piece {
 
     fn hold(&self, holder: Arc<dyn Holder>) -> Result<Option<Hold>> {
         Piece::hold(self, holder)
+    }
+}
+
+/// The memory of a piece, as a dma-buf has it.
+///
+/// # Invariants
+///
+/// The piece is [lasting](Piece::is_lasting).
+pub(crate) struct Lasting<T> {
+    piece: Arc<Piece>,
+    is_writable: bool,
+    /// What the piece is of, which ends after it.
+    _owner: T,
+}
+
+impl<T> Lasting<T> {
+    /// That of a piece.
+    ///
+    /// # Errors
+    ///
+    /// `EOPNOTSUPP` if it is not lasting.
+    pub(crate) fn new(piece: Arc<Piece>, is_writable: bool, owner: T) -> Result<Self> {
+        match piece.is_lasting() {
+            // INVARIANT: It is.
+            true => Ok(Self {
+                piece,
+                is_writable,
+                _owner: owner,
+            }),
+            false => Err(error::unsupported()),
+        }
+    }
+}
+
+// SAFETY: By the invariants the pages are ordinary ones, which stay as long as the piece; they are
+// those of a segment alone, to be shown to others.
+unsafe impl<T: Send + Sync + 'static> Buffer for Lasting<T> {
+    fn len(&self) -> usize {
+        (self.piece.len() as usize).next_multiple_of(PAGE as usize)
+    }
+
+    fn run(&self, at: usize, most: usize) -> Result<(u64, usize)> {
+        let (phys, len) = self.piece.run_of_pages(at as u64, most as u64)?;
+        Ok((phys, usize::try_from(len)?))
+    }
+
+    fn is_writable(&self) -> bool {
+        self.is_writable
     }
 }
 

@@ -65,7 +65,7 @@ static int check(struct dma_buf *buffer, u64 value)
 		unsigned long right = use_pages(table, value, &length);
 
 		err = dma_buf_end_cpu_access(buffer, DMA_BIDIRECTIONAL);
-		snprintf(result, sizeof(result), "%zu %zu %lu\n", buffer->size, length, right);
+		snprintf(result, sizeof(result), "%zu %zu %lu", buffer->size, length, right);
 	}
 	dma_buf_unmap_attachment_unlocked(attachment, table, DMA_BIDIRECTIONAL);
 detach:
@@ -116,7 +116,7 @@ static struct kobj_attribute command = __ATTR_WO(command);
 
 static ssize_t result_show(struct kobject *kobj, struct kobj_attribute *attr, char *text)
 {
-	return sysfs_emit(text, "%s", result);
+	return sysfs_emit(text, "%s\n", result);
 }
 static struct kobj_attribute result_attribute = __ATTR_RO(result);
 
