@@ -23,7 +23,8 @@
 //! * [`forward`], [`via`]: peers that another one forwards to, seen from the one in
 //!   the middle and from the ends.
 //! * [`routed`]: their interfaces, and the memory that they are sent data for.
-//! * [`management`]: what the services of two hosts tell each other.
+//! * [`management`]: what the services of two hosts tell each other; [`questions`]: what one is
+//!   asked for.
 //! * [`netlink`]: what programs are told; [`details`]: what transports know of links.
 //!
 //! Data paths run in softirq or process context and take no lock of the
@@ -69,6 +70,8 @@ pub mod memory;
 mod netlink;
 #[path = "mp_transport/peer.rs"]
 pub mod peer;
+#[path = "mp_transport/questions.rs"]
+pub mod questions;
 #[path = "mp_transport/routed.rs"]
 mod routed;
 #[path = "mp_transport/service.rs"]

@@ -26,5 +26,9 @@ for name in mcapi mcapi-1.0; do
 	sed "s|@PREFIX@|$place|" "$crate/$name.pc.in" >"$prefix/lib/pkgconfig/$name.pc"
 done
 install -D -m 644 -t "$prefix/share/man/man3" "$crate/man/mcapi.3"
+# The page of each function.
+sed -n 's/^\t\(mcapi_.*\);$/\1/p' "$crate/symbols.map" | while read -r function; do
+	ln -sf mcapi.3 "$prefix/share/man/man3/$function.3"
+done
 install -D -m 644 -t "$prefix/share/man/man5" "$crate/man/mcapi.conf.5"
 install_tools "$checkout/userlib/mcapi-tools/man" "$programs" "$prefix"

@@ -57,6 +57,7 @@ def test_libraries_headers_and_manual_are_installed(prefix):
         "share/man/man1/mcapi_bench.1",
         "share/man/man1/mcapi_ls.1",
         "share/man/man3/mcapi.3",
+        *(f"share/man/man3/{function}.3" for function in functions(prefix)),
         "share/man/man5/mcapi.conf.5",
     }
     assert (prefix / "lib/libmcapi.so").readlink().name == "libmcapi.so.2"

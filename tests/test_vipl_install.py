@@ -69,15 +69,25 @@ def test_the_manual_has_all_functions(prefix):
     assert "VIPL_CONF" in shown(prefix / "share/man/man5/vipl.conf.5")
 
 
-def test_the_manual_explains_all_that_programs_are_told(prefix):
-    """Return values, states, errors, bits of a status."""
+def fields(header):
+    """The fields of each structure or union."""
+    kinds = re.findall(r"(?:struct|union)\w* ?\w* ?\{([^}]*)\} (VIP_\w+);", header)
+    field = r"(\w+)(?:\[\d+\])?;"
+    return {name: re.findall(field, body) for body, name in kinds}
+
+
+def test_the_manual_explains_all_names_of_the_header(prefix):
+    """Constants, return values, states, errors, structures and their fields."""
     header = (prefix / "include/vipl.h").read_text()
-    kinds = ("VIP_RETURN", "VIP_ERROR_CODE", "VIP_VI_STATE")
-    told = {name for kind in kinds for name in enumerators(header, kind)}
-    bits = set(re.findall(r"#define (VIP_STATUS_\w+_ERROR)\b", header))
-    assert (len(told), len(bits)) == (16 + 11 + 4, 8)
-    page = shown(prefix / "share/man/man3/vipl.3")
-    assert told | bits <= set(re.findall(r"\bVIP_\w+", page))
+    kinds = ("VIP_RETURN", "VIP_ERROR_CODE", "VIP_VI_STATE", "VIP_RESOURCE_CODE")
+    values = {name for kind in kinds for name in enumerators(header, kind)}
+    constants = set(re.findall(r"#define (VI\w+)", header))
+    structures = fields(header)
+    members = {field for of_one in structures.values() for field in of_one}
+    assert (len(values), len(constants), len(structures)) == (16 + 11 + 4 + 4, 35, 12)
+    assert {"HostAddress", "LocalNicAddress", "Remote", "DS", "EnableRdmaRead"} <= members
+    page = set(re.findall(r"\w+", shown(prefix / "share/man/man3/vipl.3")))
+    assert sorted((values | constants | set(structures) | members) - page) == []
 
 
 def test_the_manual_says_what_programs_should_do(prefix):

@@ -46,7 +46,8 @@ use crate::{
     new_wait_queue,
     process::{
         ExitWatch,
-        Owner, //
+        Owner,
+        Table, //
     },
     vma::{
         AddressSpace,
@@ -123,8 +124,8 @@ pub trait File: Sized + Send + Sync + 'static {
         build_error!(VTABLE_DEFAULT_ERROR)
     }
 
-    /// The process that opened the file has ended, or none of its threads has a descriptor
-    /// of it any more. Other processes may have, and there may be areas that are mapped.
+    /// The process that opened the file has ended, or the table that it was opened in has no
+    /// descriptor of it any more. Other tables may have, and there may be areas that are mapped.
     /// May be told more than once, and by any task.
     fn abandoned(_this: ArcBorrow<'_, Self>) {
         build_error!(VTABLE_DEFAULT_ERROR)
@@ -293,7 +294,8 @@ impl<F: File> Drop for Registration<F> {
 /// The private data of a file.
 struct Open<F: File> {
     context: Arc<F>,
-    owner: Arc<Owner>,
+    /// Where its owner has descriptors of it.
+    table: Table,
     /// Tells the context of its owner's end: nobody closes the descriptors of a process
     /// that shares its table with another one.
     exit: Option<Pin<KBox<ExitWatch<Heir<F>>>>>,
@@ -384,7 +386,7 @@ impl<F: File> Calls<F> {
         };
         let open = Open {
             context,
-            owner,
+            table: Table::current()?,
             exit,
             pollers,
             _space: common.space.clone(),
@@ -523,11 +525,11 @@ impl<F: File> Calls<F> {
     /// # Safety
     ///
     /// As above.
-    unsafe extern "C" fn flush(file: *mut bindings::file, _owner: bindings::fl_owner_t) -> c_int {
+    unsafe extern "C" fn flush(file: *mut bindings::file, table: bindings::fl_owner_t) -> c_int {
         // SAFETY: As the caller promises.
         let open = unsafe { Self::data(file) };
-        // What is closed has left the table before.
-        if !open.owner.has_file(file) {
+        // What is closed has left its table before.
+        if open.table.is_left(table, file) {
             F::abandoned(open.context.as_arc_borrow());
         }
         0

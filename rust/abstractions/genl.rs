@@ -41,8 +41,12 @@ use mp_bindings::{
     netlink_callback,
     nla_policy,
     nla_policy__bindgen_ty_1,
+    nlmsghdr,
+    notifier_block,
     sk_buff, //
 };
+
+use crate::notifier::Event;
 
 /// What a family understands and says.
 pub trait Protocol: Sized + Send + Sync + 'static {
@@ -61,13 +65,22 @@ pub trait Protocol: Sized + Send + Sync + 'static {
     /// The multicast group of its events.
     const EVENTS: &'static [Group; 1];
 
-    /// Answer a command. Process context, may sleep for a bounded time.
+    /// Answer a command. Process context, may sleep, but not until another host says something:
+    /// nobody registers a family meanwhile, nor loads a module with one.
     ///
     /// # Errors
     ///
     /// The error is what the program gets in place of an answer. `EMSGSIZE` if
     /// the answer is too long.
     fn answer(command: u8, request: &Request<'_>, answer: &mut Message<'_>) -> Result;
+
+    /// Take a command that is answered when there is an answer, by [`Family::answer`] or
+    /// [`Asker::refuse`]. Process context; as above.
+    ///
+    /// # Errors
+    ///
+    /// The error is what the program gets, at once.
+    fn take(command: u8, request: &Request<'_>) -> Result;
 
     /// Write the first entry of a list from `position` on, which is zero at its
     /// start, and return the position behind it; `None` at the end of the list.
@@ -96,6 +109,13 @@ impl<P: Protocol> Command<P> {
             validate: 0,
         };
         Self(command, PhantomData)
+    }
+
+    /// A command with that number that [`Protocol::take`] takes.
+    pub const fn answered_later(number: u8) -> Self {
+        let mut command = Self::answered(number);
+        command.0.doit = Some(take_request::<P>);
+        command
     }
 
     /// The same for programs with `CAP_NET_ADMIN` only.
@@ -233,6 +253,35 @@ impl<P: Protocol> Family<P> {
         }
     }
 
+    /// Answer a command that was taken. Process context, sleeps.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`; `ECONNREFUSED` if the socket is closed, `EAGAIN` if it takes no more; the error of
+    /// `write`.
+    pub fn answer(
+        &self,
+        asker: &Asker,
+        command: u8,
+        write: impl FnOnce(&mut Message<'_>) -> Result,
+    ) -> Result {
+        if self.state.load(Acquire) < OPEN {
+            return Err(ENODEV);
+        }
+        let family = self.raw.get();
+        let packet = Packet::new()?;
+        let number = asker.header.nlmsg_seq;
+        packet.compose(
+            // SAFETY: The packet is ours; by the invariants the family is initialised.
+            |skb| unsafe {
+                mp_bindings::genl_put_late_answer(skb, family, asker.socket, number, command)
+            },
+            write,
+        )?;
+        // SAFETY: The packet is given away.
+        to_result(unsafe { mp_bindings::genl_send_late(packet.into_raw(), asker.socket) })
+    }
+
     fn send(&self, event: u8, write: impl FnOnce(&mut Message<'_>) -> Result) -> Result {
         let family = self.raw.get();
         let packet = Packet::new()?;
@@ -262,7 +311,7 @@ fn describe<P: Protocol>(module: &'static ThisModule) -> Result<genl_family> {
         module: module.as_ptr().cast(),
         ..Default::default()
     };
-    // Commands may wait for other hosts, and must not keep other families' waiting.
+    // Commands do not wait for those of other families.
     family.set_parallel_ops(1);
     let name = P::NAME.to_bytes_with_nul();
     let room = family.name.get_mut(..name.len()).ok_or(EINVAL)?;
@@ -320,11 +369,70 @@ impl Request<'_> {
         })
     }
 
+    /// Who has sent it, for a command that is answered later.
+    pub fn asker(&self) -> Asker {
+        let mut header = nlmsghdr::default();
+        // SAFETY: By the invariants; the header is valid for writes.
+        let socket = unsafe { mp_bindings::genl_asker(self.info.as_ptr(), &mut header) };
+        Asker { socket, header }
+    }
+
     /// The error, with an explanation for the user.
     pub fn refuse(&self, error: Error, why: &'static CStr) -> Error {
         // SAFETY: By the invariants; the text is static.
         unsafe { mp_bindings::genl_report(self.info.as_ptr(), why.as_char_ptr()) };
         error
+    }
+}
+
+/// Who has sent a command that was taken, and which one of its own.
+#[derive(Clone, Copy)]
+pub struct Asker {
+    socket: u32,
+    header: nlmsghdr,
+}
+
+impl Asker {
+    /// The number of its socket.
+    pub fn socket(&self) -> u32 {
+        self.socket
+    }
+
+    /// Send an error in place of an answer, with an explanation for the user. Process context,
+    /// sleeps.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Family::answer`].
+    pub fn refuse(&self, error: Error, why: Option<&CStr>) -> Result {
+        let why = why.map_or(core::ptr::null(), |why| why.as_char_ptr());
+        let error = error.to_errno();
+        // SAFETY: The header is valid, and the text if there is one.
+        to_result(unsafe { mp_bindings::genl_refuse_late(self.socket, &self.header, error, why) })
+    }
+}
+
+/// A socket of generic netlink is closed: its number.
+pub struct SocketGone;
+
+// SAFETY: As for `netlink_register_notifier()` and its counterpart.
+unsafe impl Event for SocketGone {
+    type About = u32;
+
+    unsafe fn about(action: c_ulong, data: *mut c_void) -> Option<u32> {
+        let mut socket = 0;
+        // SAFETY: As the caller promises.
+        unsafe { mp_bindings::genl_is_closed(action, data, &mut socket) }.then_some(socket)
+    }
+
+    unsafe fn register(block: *mut notifier_block) -> c_int {
+        // SAFETY: As the caller promises.
+        unsafe { mp_bindings::netlink_register_notifier(block) }
+    }
+
+    unsafe fn unregister(block: *mut notifier_block) {
+        // SAFETY: As the caller promises.
+        unsafe { mp_bindings::netlink_unregister_notifier(block) };
     }
 }
 
@@ -480,6 +588,23 @@ unsafe extern "C" fn answer_request<P: Protocol>(
         )?;
         // SAFETY: `info` is valid; the packet is given away.
         to_result(unsafe { mp_bindings::genl_send_answer(packet.into_raw(), info) })?;
+        Ok(0)
+    })
+}
+
+/// # Safety
+///
+/// Called by generic netlink for a command of `P`.
+unsafe extern "C" fn take_request<P: Protocol>(_skb: *mut sk_buff, info: *mut genl_info) -> c_int {
+    from_result(|| {
+        // INVARIANT: The command is valid during this call.
+        let request = Request {
+            info: NonNull::new(info).ok_or(EINVAL)?,
+            _call: PhantomData,
+        };
+        // SAFETY: `info` is valid.
+        let command = unsafe { mp_bindings::genl_command(info) };
+        P::take(command, &request)?;
         Ok(0)
     })
 }

@@ -25,8 +25,15 @@ const NOTIFY_DONE: c_int = 0;
 /// `register` has the block called until `unregister`, which waits for a call that
 /// is under way.
 pub unsafe trait Event: 'static {
-    /// Whether this action is the event.
-    fn is(action: c_ulong) -> bool;
+    /// What listeners are told of it.
+    type About;
+
+    /// What the event is about, if this action is one.
+    ///
+    /// # Safety
+    ///
+    /// The chain calls its blocks with this action and this data.
+    unsafe fn about(action: c_ulong, data: *mut c_void) -> Option<Self::About>;
 
     /// Add a block to the chain.
     ///
@@ -52,8 +59,10 @@ pub struct ModuleGoes;
 
 // SAFETY: As for `register_module_notifier()` and its counterpart.
 unsafe impl Event for ModuleGoes {
-    fn is(action: c_ulong) -> bool {
-        action == kernel::bindings::module_state_MODULE_STATE_GOING as c_ulong
+    type About = ();
+
+    unsafe fn about(action: c_ulong, _data: *mut c_void) -> Option<()> {
+        (action == kernel::bindings::module_state_MODULE_STATE_GOING as c_ulong).then_some(())
     }
 
     unsafe fn register(block: *mut notifier_block) -> c_int {
@@ -72,8 +81,10 @@ pub struct MachineStops;
 
 // SAFETY: As for `register_reboot_notifier()` and its counterpart.
 unsafe impl Event for MachineStops {
-    fn is(_action: c_ulong) -> bool {
-        true
+    type About = ();
+
+    unsafe fn about(_action: c_ulong, _data: *mut c_void) -> Option<()> {
+        Some(())
     }
 
     unsafe fn register(block: *mut notifier_block) -> c_int {
@@ -90,7 +101,7 @@ unsafe impl Event for MachineStops {
 /// Somebody whom an event concerns.
 pub trait Listener<E: Event>: Send + Sync + 'static {
     /// The event. Process context, may sleep for a bounded time.
-    fn notify(&self);
+    fn notify(&self, about: E::About);
 }
 
 /// Calls a [`Listener`] at each event; dropping it ends that.
@@ -150,13 +161,14 @@ impl<E: Event, L: Listener<E>> Notifier<E, L> {
     unsafe extern "C" fn callback(
         block: *mut notifier_block,
         action: c_ulong,
-        _data: *mut c_void,
+        data: *mut c_void,
     ) -> c_int {
-        if E::is(action) {
+        // SAFETY: The chain calls this.
+        if let Some(about) = unsafe { E::about(action, data) } {
             let block: *mut Opaque<notifier_block> = block.cast();
             // SAFETY: As the caller promises.
             let node: &Node<E, L> = unsafe { &*container_of!(block, Node<E, L>, block) };
-            node.listener.notify();
+            node.listener.notify(about);
         }
         NOTIFY_DONE
     }

@@ -78,13 +78,6 @@ impl Owner {
         }
     }
 
-    /// Whether a thread of the owner has a descriptor of the file; not once they all
-    /// exit. Any process may ask.
-    pub(crate) fn has_file(&self, file: *const bindings::file) -> bool {
-        // SAFETY: By the invariants; the pointer to the file is compared only.
-        unsafe { mp_bindings::thread_group_has_file(self.group.as_ptr(), file.cast()) }
-    }
-
     /// Whether all its threads have begun to exit.
     pub fn is_over(&self) -> bool {
         // SAFETY: By the invariants.
@@ -96,6 +89,46 @@ impl Drop for Owner {
     fn drop(&mut self) {
         // SAFETY: By the invariants.
         unsafe { mp_bindings::thread_group_put(self.group.as_ptr()) };
+    }
+}
+
+/// The table of descriptors that a file was opened in: as a rule that of all threads of a process.
+///
+/// # Invariants
+///
+/// The pointer is compared only. It is that table's as long as the table has a descriptor of the
+/// file.
+pub(crate) struct Table(NonNull<c_void>);
+
+// SAFETY: The pointer is compared only.
+unsafe impl Send for Table {}
+// SAFETY: As above.
+unsafe impl Sync for Table {}
+
+impl Table {
+    /// That of the calling task, which opens a file.
+    ///
+    /// # Errors
+    ///
+    /// `ESRCH` if it has none any more.
+    pub(crate) fn current() -> Result<Self> {
+        // SAFETY: Always safe.
+        let table = unsafe { mp_bindings::current_table() };
+        // INVARIANT: It is not used for anything else.
+        Ok(Self(NonNull::new(table.cast_mut()).ok_or(ESRCH)?))
+    }
+
+    /// Whether the table `closing`, of which the calling task has just closed a descriptor of the
+    /// file, is this one and has none any more: it was the last one, or the table is being
+    /// emptied as nobody has it.
+    pub(crate) fn is_left(
+        &self,
+        closing: bindings::fl_owner_t,
+        file: *const bindings::file,
+    ) -> bool {
+        let table = self.0.as_ptr();
+        // SAFETY: The pointers are compared only.
+        closing == table && !unsafe { mp_bindings::current_table_has_file(table, file.cast()) }
     }
 }
 

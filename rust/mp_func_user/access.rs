@@ -4,7 +4,8 @@
 //!
 //! Addresses of a window on the bus are what they are; a grant sees to it that no IOMMU
 //! stands between them and a device. All grants end with the window's memory: when the
-//! link is lost, when the partner or this side closes.
+//! link is lost, when the partner or this side closes; those of a group also when a driver comes
+//! that lets programs say what the group reaches.
 
 use crate::window::Piece;
 use kernel::{
@@ -19,9 +20,14 @@ use mp_kernel::{
     error,
     iommu::{
         Group,
+        ManagerComes,
         Mapping,
         Range,
         Rights, //
+    },
+    notifier::{
+        Listener,
+        Notifier, //
     }, //
 };
 use mp_transport::memory::{
@@ -139,7 +145,8 @@ impl Grants {
         drop(at.and_then(|at| list.ways.remove(at).ok()));
         let Some(rights) = rights else { return Ok(()) };
         // SAFETY: The range is the remote window's, which leads into a window of the bridge in any
-        // case; the mapping ends before somebody else may have it.
+        // case; the mapping ends before somebody else may have it. Grants of groups are watched
+        // before they are made, and the listener takes the lock of the list.
         let mapping = unsafe { Mapping::new(group, self.range, rights) }?;
         list.ways.push(
             Way {
@@ -172,9 +179,20 @@ impl Holder for Grants {
     }
 }
 
+impl Listener<ManagerComes> for Grants {
+    fn notify(&self, group: Group) {
+        let mut list = self.list.lock();
+        list.ways.retain(|way| !way.group.is(&group));
+        let is_its = |grant: &Grant| grant.group.as_ref().is_some_and(|of| of.is(&group));
+        list.grants.retain(|grant| !is_its(grant));
+    }
+}
+
 /// The devices that reach a remote window. Dropping it ends that.
 pub(crate) struct Access {
     grants: Arc<Grants>,
+    /// Once there was a grant of a group.
+    watch: Option<Notifier<ManagerComes, Grants>>,
     /// Told when the memory goes; ends before the piece does.
     hold: Option<Hold>,
 }
@@ -199,7 +217,11 @@ impl Access {
             GFP_KERNEL_ACCOUNT,
         )?;
         let hold = piece.hold(grants.clone())?;
-        Ok(Self { grants, hold })
+        Ok(Self {
+            grants,
+            watch: None,
+            hold,
+        })
     }
 
     /// Let a device, of that group, reach the window, in addition to what it may.
@@ -209,11 +231,14 @@ impl Access {
     /// `EOPNOTSUPP` if it cannot, or if there are too many, `ENETDOWN` once the window
     /// has gone, `ENOMEM`.
     pub(crate) fn allow(
-        &self,
+        &mut self,
         device: Requester,
         group: Option<Arc<Group>>,
         rights: Rights,
     ) -> Result {
+        if group.is_some() && self.watch.is_none() {
+            self.watch = Some(Notifier::new(self.grants.clone())?);
+        }
         self.grants.allow(device, group, rights)
     }
 

@@ -49,7 +49,10 @@ use mp_kernel::{
     dma_buf::HAS_DMA_BUFS,
     error,
     eventfd::EventFd,
-    iomem::DeviceRange,
+    iomem::{
+        Bar,
+        DeviceRange, //
+    },
     process::{
         self,
         PhysicalUse, //
@@ -71,6 +74,18 @@ use mp_proto::{
     },
     sharing, //
 };
+
+/// The BAR that the fields of a structure name.
+macro_rules! bar_of {
+    ($of:expr) => {
+        Bar {
+            domain: u32::from($of.pci_domain_high) << 16 | u32::from($of.pci_domain),
+            bus: $of.pci_bus,
+            devfn: $of.pci_devfn,
+            number: $of.pci_bar.into(),
+        }
+    };
+}
 
 #[path = "calls/interfaces.rs"]
 mod interfaces;
@@ -340,7 +355,8 @@ fn describe(context: &Context, info: &mut mp_info) -> Result<Told> {
             | MP_FEATURE_STORE
             | MP_FEATURE_NAMES
             | MP_FEATURE_ARRIVALS
-            | MP_FEATURE_HANDOVER,
+            | MP_FEATURE_HANDOVER
+            | MP_FEATURE_REGISTER_BAR,
     );
     info.sessions_max = shared.limits.sessions;
     info.user_sessions_max = shared.limits.user_sessions;
@@ -535,27 +551,34 @@ fn attach_segment(context: &Context, arg: UserPtr) -> Result {
 
 fn fill_segment(context: &Context, fill: &mp_segment_register) -> Result {
     expect_zero(fill.reserved)?;
-    expect_zero(fill.flags & !(MP_REGISTER_PHYSICAL | MP_REGISTER_READ_ONLY))?;
+    expect_zero(fill.flags & !(MP_REGISTER_PHYSICAL | MP_REGISTER_READ_ONLY | MP_REGISTER_BAR))?;
     let segment = own_segment(context, fill.handle)?;
-    let is_physical = fill.flags & MP_REGISTER_PHYSICAL != 0;
-    let is_read = fill.flags & MP_REGISTER_READ_ONLY != 0;
     let page = PAGE_SIZE as u64;
     let is_whole = fill.address.is_multiple_of(page) && fill.length.is_multiple_of(page);
-    if fill.length == 0 || is_physical && (is_read || !is_whole) {
+    let bar = bar_of!(fill);
+    let purpose = match fill.flags {
+        0 => Some(Purpose::Write),
+        MP_REGISTER_READ_ONLY => Some(Purpose::Read),
+        MP_REGISTER_PHYSICAL | MP_REGISTER_BAR if is_whole => None,
+        _ => return Err(EINVAL),
+    };
+    let names_function = bar != Bar::default();
+    if fill.length == 0 || names_function && fill.flags != MP_REGISTER_BAR {
         return Err(EINVAL);
     }
     segment.check_room(fill.length)?;
-    if !is_physical {
-        let purpose = match is_read {
-            true => Purpose::Read,
-            false => Purpose::Write,
-        };
+    if let Some(purpose) = purpose {
         let pages = context.pin(fill.address, fill.length, purpose)?;
         return segment.fill(Piece::Pages(Arc::new(pages, GFP_KERNEL_ACCOUNT)?));
     }
-    need_physical_addresses(PhysicalUse::Memory)?;
-    // SAFETY: The process may name it.
-    let range = unsafe { DeviceRange::new(fill.address, fill.length)? };
+    let range = match fill.flags {
+        MP_REGISTER_BAR => range_of_bar(bar, fill.address, fill.length)?,
+        _ => {
+            need_physical_addresses(PhysicalUse::Memory)?;
+            // SAFETY: The process may name it.
+            unsafe { DeviceRange::new(fill.address, fill.length)? }
+        }
+    };
     segment.fill(Piece::Physical(range))
 }
 
@@ -572,6 +595,17 @@ pub(crate) fn rights_of(word: u32) -> Result<sharing::Rights> {
         read: word & MP_GRANT_READ != 0,
         write: word & MP_GRANT_WRITE != 0,
     })
+}
+
+/// Memory of a function, which the process names.
+///
+/// # Errors
+///
+/// `EPERM`, or those of [`DeviceRange::of_bar`].
+fn range_of_bar(bar: Bar, off: u64, len: u64) -> Result<DeviceRange> {
+    need_physical_addresses(PhysicalUse::Device)?;
+    // SAFETY: The process may name what the function has.
+    unsafe { DeviceRange::of_bar(bar, off, len) }
 }
 
 fn grant_segment(context: &Context, arg: UserPtr) -> Result {

@@ -394,12 +394,21 @@ impl Carrier<'_> {
     }
 }
 
+/// Physical memory of a server's session.
+///
+/// # Errors
+///
+/// Those of [`DeviceRange::new`].
+pub(crate) fn range_of_session(address: u64, len: u64) -> Result<DeviceRange> {
+    // SAFETY: An address of a session of this host, whose process might name it when it
+    // opened the session.
+    unsafe { DeviceRange::new(address, len) }
+}
+
 impl Carrier<'_> {
     fn lead(&mut self, address: u64, len: u64) -> Result<u64> {
         self.pieces.reserve(1, GFP_KERNEL)?;
-        // SAFETY: An address of a session of this host, whose process might name it when it
-        // opened the session.
-        let range = unsafe { DeviceRange::new(address, len)? };
+        let range = range_of_session(address, len)?;
         let exposure = self.memory.expose(&range)?;
         let off = exposure.off();
         let piece = Arc::new(Piece::Exposed(exposure), GFP_KERNEL);

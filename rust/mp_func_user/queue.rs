@@ -486,15 +486,15 @@ impl Queue {
     ///
     /// # Errors
     ///
-    /// `ENXIO` if it was never started, `ENOENT` if it is closed meanwhile, `ERESTARTSYS` if the
-    /// process is being killed.
+    /// `ENXIO` if it was never started, `ENOENT` if it is closed meanwhile, `ERESTARTSYS` for a
+    /// signal: the copies stop all the same.
     pub(crate) fn abort(&self) -> Result {
         match self.state.lock().state {
             MP_QUEUE_IDLE => return Err(ENXIO),
             MP_QUEUE_POSTED => self.is_aborted.store(true, Relaxed),
             _ => return Ok(()),
         }
-        self.ready.wait_to_the_end(ready::DONE)?;
+        self.ready.wait(ready::DONE, None, false)?;
         Ok(())
     }
 
@@ -503,7 +503,8 @@ impl Queue {
     ///
     /// # Errors
     ///
-    /// `ENOENT` if it is closed meanwhile, `ERESTARTSYS` if the process is being killed.
+    /// `ENOENT` if it is closed meanwhile, `ERESTARTSYS` for a signal: the call may copy memory of
+    /// the process that it is not to have soon.
     pub(crate) fn retire(&self) -> Result {
         let is_in_call = {
             let mut state = self.state.lock();

@@ -297,17 +297,8 @@ impl Ready {
     /// `ENOENT` if the object is closed, `ENOTCONN` see [`of_session`](Self::of_session), `ETIMEDOUT`,
     /// `ERESTARTSYS` for a signal.
     pub(crate) fn wait(&self, mask: u32, deadline: Option<u64>, one: bool) -> Result<u32> {
-        self.wait_as(Sleep::Interruptible, mask, deadline, one)
-    }
-
-    /// As [`wait`](Self::wait), and only a signal that kills the process ends it.
-    pub(crate) fn wait_to_the_end(&self, mask: u32) -> Result<u32> {
-        self.wait_as(Sleep::Killable, mask, None, false)
-    }
-
-    fn wait_as(&self, sleep: Sleep, mask: u32, deadline: Option<u64>, one: bool) -> Result<u32> {
         let mut result = Ok(0);
-        let waited = self.queue.wait_until(sleep, deadline, || {
+        let waited = self.queue.wait_until(Sleep::Interruptible, deadline, || {
             result = self.take(mask, one);
             result != Ok(0)
         });

@@ -45,6 +45,7 @@ use kernel::{
 use mp_kernel::{
     barrier,
     error,
+    iomem::DeviceRange,
     iommu::Rights,
     new_spinlock_bh,
     new_wait_queue,
@@ -160,6 +161,8 @@ pub(crate) struct State {
     word: Option<Word>,
     /// What its local window counts as, as long as the partner may reach memory because of it.
     memory: Option<Share>,
+    /// The physical memory of a server, until it is closed.
+    range: Option<DeviceRange>,
 }
 
 impl State {
@@ -306,6 +309,7 @@ impl Session {
                     dealings,
                     word: Some(word),
                     memory,
+                    range: None,
                 }),
                 _place: place,
             }),
@@ -725,14 +729,21 @@ impl Session {
                 state.local.take(),
                 state.remote.take(),
                 state.word.take(),
+                state.range.take(),
             )
         };
         self.answer_accepted(ENOENT.to_errno());
         self.ready.close();
-        let (.., local, _, _) = &stripped;
+        let (.., local, _, _, _) = &stripped;
         let had_memory = local.is_some();
         drop(stripped);
         had_memory
+    }
+
+    /// No driver gets the physical memory that it shows, until it is closed; while it shows none to
+    /// a partner as well.
+    pub(crate) fn claim(&self, range: DeviceRange) {
+        self.state.lock().range = Some(range);
     }
 
     /// Nobody reaches memory because of it: that does not count any more.

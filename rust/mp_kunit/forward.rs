@@ -54,8 +54,8 @@ mod tests {
             Interface,
             Kind, //
         },
-        management,
         peer::Peer,
+        questions,
         service::{
             self,
             MAX_PEERS, //
@@ -603,11 +603,11 @@ mod tests {
     fn a_peer_is_asked_for_its_statistics_and_waited_for_so_long() -> Result {
         let fabric = Fabric::new(1)?;
         let peer = fabric.peer(1)?;
-        assert_eq!(management::ask_stats(&peer, 20).err(), Some(ETIMEDOUT));
+        assert_eq!(questions::ask_stats(&peer, 20).err(), Some(ETIMEDOUT));
         fabric.link(1)?.answer(ONE);
-        assert_eq!(management::ask_stats(&peer, 1000), Ok(fixture::ANSWER));
+        assert_eq!(questions::ask_stats(&peer, 1000), Ok(fixture::ANSWER));
         drop(fabric);
-        let gone = management::ask_stats(&peer, 1000);
+        let gone = questions::ask_stats(&peer, 1000);
         assert_eq!(gone.err(), Some(error::not_connected()));
         Ok(())
     }
@@ -617,7 +617,7 @@ mod tests {
         let fabric = Fabric::new(2)?;
         fabric.link(1)?.answer(TWO);
         let peer = fabric.peer(1)?;
-        let asked = management::ask_stats(&peer, 20);
+        let asked = questions::ask_stats(&peer, 20);
         assert_eq!(asked.err(), Some(ETIMEDOUT));
         Ok(())
     }

@@ -24,6 +24,7 @@ use crate::{
         Route,
         SendError, //
     },
+    questions,
     routed::Routed,
     service::{
         self,
@@ -32,7 +33,6 @@ use crate::{
     via::Via, //
 };
 use kernel::{
-    new_condvar,
     new_mutex,
     prelude::*,
     sync::{
@@ -42,10 +42,8 @@ use kernel::{
         },
         rcu,
         Arc,
-        CondVar,
         Mutex, //
-    },
-    time::msecs_to_jiffies, //
+    }, //
 };
 use mp_kernel::{
     bytes::SharedBytes,
@@ -72,7 +70,6 @@ use mp_proto::{
     manage::{
         Announced,
         Message,
-        PeerStats,
         FUNC_ID, //
     },
     pause::Pause,
@@ -96,14 +93,8 @@ const RETRY_MS: u32 = 10;
 /// longer than a pause between two ways.
 const RENEWAL_NS: u64 = 2_000_000_000;
 
-/// Questions that may be open at a time.
-const MAX_QUESTIONS: usize = 16;
-
 /// The worker, while the service runs.
 static WORKER: RcuArc<Worker<Manager>> = RcuArc::empty();
-
-/// The next number of a question.
-static NEXT_QUESTION: Atomic<u32> = Atomic::new(1);
 
 /// A message that waits for the worker.
 struct Letter {
@@ -146,35 +137,12 @@ struct State {
     routed: KVec<Routed>,
 }
 
-/// A question for a peer's statistics.
-struct Question {
-    number: u32,
-    /// The life of the peer that is asked.
-    asked: u32,
-    /// When it was asked, by the monotonic clock.
-    asked_ns: u64,
-    answer: Option<Answer>,
-}
-
-/// What a peer has answered.
-#[derive(Clone, Copy)]
-pub(crate) struct Answer {
-    /// Its statistics over all its own peers.
-    pub(crate) stats: PeerStats,
-    /// From the question until the answer has arrived.
-    pub(crate) round_trip_ns: u64,
-}
-
 #[pin_data]
 pub(crate) struct Manager {
     #[pin]
     inbox: SpinLockBh<Fifo<Letter>>,
     #[pin]
     state: Mutex<State>,
-    #[pin]
-    questions: SpinLockBh<KVec<Question>>,
-    #[pin]
-    answered: CondVar,
     /// Whether something could not be sent.
     pending: Atomic<bool>,
 }
@@ -189,18 +157,17 @@ pub(crate) fn start() -> Result {
                 neighbours: KVec::new(),
                 routed: KVec::new(),
             }),
-            questions <- new_spinlock_bh!(KVec::with_capacity(MAX_QUESTIONS, GFP_KERNEL)?),
-            answered <- new_condvar!(),
             pending: Atomic::new(false),
         }),
         GFP_KERNEL,
     )?;
     WORKER.replace(Some(new_worker!(manager)?));
-    Ok(())
+    questions::start()
 }
 
 /// Stop the worker and forget everything. Sleeps.
 pub(crate) fn stop() {
+    questions::stop();
     if let Some(worker) = WORKER.replace(None) {
         worker.stop();
     }
@@ -281,7 +248,7 @@ pub(crate) fn receive(from: &Arc<Peer>, bytes: &[u8]) -> Result {
             Ok(())
         }
         Message::Stats(number, stats) => {
-            answer(from, number, stats);
+            questions::answer(from, number, stats);
             Ok(())
         }
     }
@@ -327,82 +294,7 @@ pub(crate) fn resume(peer: &Peer, waiting: PeerSet, queue: u16) {
     }
 }
 
-/// Ask a peer for its statistics, over all its own peers (`IDT-PEER-3`), and
-/// wait for the answer. Sleeps.
-///
-/// # Errors
-///
-/// `ETIMEDOUT` if none has come in `timeout_ms` milliseconds, `ENOTCONN` if the
-/// peer has left, `EAGAIN` if the question cannot be sent now, `EBUSY` if too
-/// many ask at a time, `EINTR`, `ENOMEM`.
-pub fn ask_stats(peer: &Peer, timeout_ms: u32) -> Result<PeerStats> {
-    Ok(ask(peer, timeout_ms)?.stats)
-}
-
-/// See [`ask_stats`]; the answer with the time that it took.
-pub(crate) fn ask(peer: &Peer, timeout_ms: u32) -> Result<Answer> {
-    let worker = WORKER.get().ok_or(ENODEV)?;
-    let manager = worker.target();
-    let number = NEXT_QUESTION.fetch_add(1, Relaxed);
-    let mut questions = manager.questions.lock();
-    if questions.len() >= MAX_QUESTIONS {
-        return Err(EBUSY);
-    }
-    let question = Question {
-        number,
-        asked: peer.life(),
-        asked_ns: monotonic_ns(),
-        answer: None,
-    };
-    questions.push(question, GFP_ATOMIC)?;
-    drop(questions);
-    let sent = tell(peer, &Message::AskStats(number)).map_err(Error::from);
-    let result = sent.and_then(|()| manager.await_answer(number, timeout_ms));
-    manager.questions.lock().retain(|q| q.number != number);
-    result
-}
-
-/// An answer has come; one that nobody waits for, or of another peer, is dropped.
-fn answer(from: &Peer, number: u32, stats: PeerStats) {
-    let now = monotonic_ns();
-    let guard = rcu::read_lock();
-    let Some(worker) = WORKER.load(&guard) else {
-        return;
-    };
-    let manager = worker.target();
-    let mut questions = manager.questions.lock();
-    let asked = |q: &&mut Question| q.number == number && q.asked == from.life();
-    if let Some(question) = questions.iter_mut().find(asked) {
-        question.answer = Some(Answer {
-            stats,
-            round_trip_ns: now.saturating_sub(question.asked_ns),
-        });
-    }
-    drop(questions);
-    manager.answered.notify_all();
-}
-
 impl Manager {
-    fn await_answer(&self, number: u32, timeout_ms: u32) -> Result<Answer> {
-        use kernel::sync::CondVarTimeoutResult as Waited;
-        let mut questions = self.questions.lock();
-        let mut left = msecs_to_jiffies(timeout_ms);
-        loop {
-            let question = questions.iter().find(|q| q.number == number);
-            if let Some(answer) = question.and_then(|q| q.answer) {
-                return Ok(answer);
-            }
-            match self
-                .answered
-                .wait_interruptible_timeout(&mut questions, left)
-            {
-                Waited::Woken { jiffies } => left = jiffies,
-                Waited::Timeout => return Err(ETIMEDOUT),
-                Waited::Signal { .. } => return Err(EINTR),
-            }
-        }
-    }
-
     fn next_letter(&self) -> Option<Letter> {
         self.inbox.lock().pop()
     }

@@ -7,8 +7,11 @@
 //! The family is there as long as the module, in the first network namespace.
 
 use crate::{
-    management,
     peer::Peer,
+    questions::{
+        self,
+        Answer, //
+    },
     service, //
 };
 use kernel::{
@@ -19,12 +22,18 @@ use mp_kernel::{
     error,
     genl::{
         self,
+        Asker,
         Attribute,
         Command,
         Family,
         Group,
         Message,
-        Request, //
+        Request,
+        SocketGone, //
+    },
+    notifier::{
+        Listener,
+        Notifier, //
     }, //
 };
 use mp_proto::wire::PeerId;
@@ -38,7 +47,10 @@ mod uapi;
 static FAMILY: Family<Management> = Family::new();
 
 /// Keeps the family open.
-pub(crate) type Registration = genl::Registration<Management>;
+pub(crate) struct Registration {
+    _family: genl::Registration<Management>,
+    _sockets: Notifier<SocketGone, Sockets>,
+}
 
 /// Open the family.
 ///
@@ -46,7 +58,20 @@ pub(crate) type Registration = genl::Registration<Management>;
 ///
 /// `EEXIST` if another family has the name, `ENOMEM`.
 pub(crate) fn start(module: &'static ThisModule) -> Result<Registration> {
-    FAMILY.register(module)
+    let sockets = Notifier::new(Arc::new(Sockets, GFP_KERNEL)?)?;
+    Ok(Registration {
+        _family: FAMILY.register(module)?,
+        _sockets: sockets,
+    })
+}
+
+/// Listens to sockets that are closed.
+struct Sockets;
+
+impl Listener<SocketGone> for Sockets {
+    fn notify(&self, socket: u32) {
+        questions::forget(socket);
+    }
 }
 
 /// Tell listeners that a peer has arrived. Process context.
@@ -84,8 +109,8 @@ impl genl::Protocol for Management {
     const COMMANDS: &'static [Command<Self>] = &[
         Command::answered(uapi::MP_CMD_HOST_GET as u8),
         Command::answered(uapi::MP_CMD_PEER_GET as u8).listed(),
-        Command::answered(uapi::MP_CMD_REMOTE_STATS_GET as u8).privileged(),
-        Command::answered(uapi::MP_CMD_PING as u8).privileged(),
+        Command::answered_later(uapi::MP_CMD_REMOTE_STATS_GET as u8).privileged(),
+        Command::answered_later(uapi::MP_CMD_PING as u8).privileged(),
     ];
     const ATTRIBUTES: &'static [Attribute] = &ATTRIBUTES;
     const EVENTS: &'static [Group; 1] = &[Group::new(text(uapi::MP_GENL_GROUP_PEERS))];
@@ -94,18 +119,12 @@ impl genl::Protocol for Management {
         match u32::from(command) {
             uapi::MP_CMD_HOST_GET => describe::host(answer),
             uapi::MP_CMD_PEER_GET => describe::peer(answer, &*find(request)?),
-            uapi::MP_CMD_REMOTE_STATS_GET => {
-                let reply = ask(request)?;
-                answer.number(uapi::MP_A_PEER_ID, reply.0.into())?;
-                describe::stats(answer, &reply.1.stats)
-            }
-            uapi::MP_CMD_PING => {
-                let reply = ask(request)?;
-                answer.number(uapi::MP_A_PEER_ID, reply.0.into())?;
-                answer.number(uapi::MP_A_ROUND_TRIP_NS, reply.1.round_trip_ns)
-            }
             _ => Err(error::unsupported()),
         }
+    }
+
+    fn take(command: u8, request: &Request<'_>) -> Result {
+        ask(command, request)
     }
 
     fn list(_command: u8, position: usize, entry: &mut Message<'_>) -> Result<Option<usize>> {
@@ -130,13 +149,13 @@ fn find(request: &Request<'_>) -> Result<Arc<Peer>> {
         .ok_or_else(|| request.refuse(error::not_connected(), c"there is no such peer"))
 }
 
-/// Ask the peer that a request names, and wait for the answer; its id, and that.
+/// Ask the peer that a request names. The program is told later.
 ///
 /// # Errors
 ///
 /// `EINVAL` for the local host or a time limit out of range; see [`find`] and
-/// [`management::ask`].
-fn ask(request: &Request<'_>) -> Result<(u32, management::Answer)> {
+/// [`questions::ask_for`].
+fn ask(command: u8, request: &Request<'_>) -> Result {
     let peer = find(request)?;
     if peer.id() == service::self_id() || peer.id() == PeerId::SELF {
         return Err(request.refuse(EINVAL, c"that is this host itself"));
@@ -147,15 +166,62 @@ fn ask(request: &Request<'_>) -> Result<(u32, management::Answer)> {
     if !(1..=uapi::MP_TIMEOUT_MS_MAX).contains(&timeout) {
         return Err(request.refuse(EINVAL, c"the time limit is out of range"));
     }
-    let answer = management::ask(&peer, timeout).map_err(|e| {
-        let why = match e {
-            e if e == ETIMEDOUT => c"the peer does not answer",
-            e if e == error::not_connected() => c"the peer has left",
-            e if e == EAGAIN => c"the ring to the peer is full",
-            e if e == EBUSY => c"too many questions are open",
-            _ => return e,
-        };
-        request.refuse(e, why)
-    })?;
-    Ok((peer.id().0, answer))
+    let program = Awaiting {
+        asker: request.asker(),
+        command,
+        peer: peer.id(),
+    };
+    questions::ask_for(&peer, timeout, program).map_err(|e| match reason(e) {
+        Some(why) => request.refuse(e, why),
+        None => e,
+    })
+}
+
+/// Why a question has no answer, for the user.
+fn reason(error: Error) -> Option<&'static CStr> {
+    Some(match error {
+        e if e == ETIMEDOUT => c"the peer does not answer",
+        e if e == error::not_connected() => c"the peer has left",
+        e if e == EAGAIN => c"the ring to the peer is full",
+        e if e == EBUSY => c"too many questions are open",
+        e if e == ENODEV => c"the fabric is being unloaded",
+        _ => return None,
+    })
+}
+
+/// A program that has asked a peer, and waits for the answer at its socket.
+#[derive(Clone, Copy)]
+pub(crate) struct Awaiting {
+    asker: Asker,
+    command: u8,
+    peer: PeerId,
+}
+
+impl Awaiting {
+    /// Whether this is its socket.
+    pub(crate) fn is_of(&self, socket: u32) -> bool {
+        self.asker.socket() == socket
+    }
+
+    /// Tell it what the peer has answered, or why there is no answer. Process context.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`, with which it may be told again; others if the program does not listen.
+    pub(crate) fn tell(&self, outcome: Result<Answer>) -> Result {
+        match outcome {
+            Ok(answer) => FAMILY.answer(&self.asker, self.command, |message| {
+                self.write(&answer, message)
+            }),
+            Err(error) => self.asker.refuse(error, reason(error)),
+        }
+    }
+
+    fn write(&self, answer: &Answer, message: &mut Message<'_>) -> Result {
+        message.number(uapi::MP_A_PEER_ID, self.peer.0.into())?;
+        match u32::from(self.command) {
+            uapi::MP_CMD_PING => message.number(uapi::MP_A_ROUND_TRIP_NS, answer.round_trip_ns),
+            _ => describe::stats(message, &answer.stats),
+        }
+    }
 }

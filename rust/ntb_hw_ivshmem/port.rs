@@ -386,7 +386,7 @@ impl Handler for Service {
 
 impl Listener<MachineStops> for Service {
     /// Peers see the link go down at once.
-    fn notify(&self) {
+    fn notify(&self, (): ()) {
         self.ntb.data().vanish();
     }
 }

@@ -22,6 +22,8 @@
 //! | [`layout`] | the division of inbound memory |
 //! | [`ring`] | the record ring, doorbell suppression, large frames |
 //! | [`sending`] | the sending half of a ring: frames, rests of frames, reports |
+//! | [`receiving`] | the receiving half: frames, those that are kept, those in parts |
+//! | [`side`] | what both halves are given |
 //! | [`arena`] | segments cut from inbound memory |
 //! | [`reach`] | places in what a peer reaches, over all windows |
 //! | [`target`] | where exposed windows lead, for senders that lead them |
@@ -44,9 +46,9 @@
 //! | [`ether`] | the function header of the virtual Ethernet |
 //!
 //! A link's caller feeds [`link::Link`] and carries out its actions. At
-//! [`link::Action::LinkUp`] it makes a [`ring::Consumer`] over each ring of its own layout and a
-//! [`sending::SendingHalf`] over each ring of the peer's, with the tags of [`link::Link::tags`], and at
-//! [`link::Action::LinkDown`] it drops them. `Documentation/wire-format.md` describes what ends
+//! [`link::Action::LinkUp`] it makes a [`receiving::ReceivingHalf`] over each ring of its own layout
+//! and a [`sending::SendingHalf`] over each ring of the peer's, with the tags of
+//! [`link::Link::tags`], and at [`link::Action::LinkDown`] it drops them. `Documentation/wire-format.md` describes what ends
 //! up in shared memory.
 
 #![cfg_attr(not(MODULE), no_std)]
@@ -72,6 +74,7 @@ pub mod pairing;
 pub mod pause;
 pub mod queue_pair;
 pub mod reach;
+pub mod receiving;
 pub mod register;
 pub mod reserve;
 pub mod ring;
@@ -80,6 +83,7 @@ pub mod rows;
 pub mod sending;
 pub mod sequence;
 pub mod sharing;
+pub mod side;
 pub mod stores;
 pub mod target;
 pub mod version;

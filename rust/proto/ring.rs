@@ -356,6 +356,12 @@ impl<const N: usize> InFlight<N> {
         self.first.wrapping_add(ahead as u32)
     }
 
+    /// The places of the records, the oldest first.
+    fn places(&self) -> impl Iterator<Item = usize> + use<N> {
+        let first = self.first;
+        (0..self.count() as u32).map(move |n| Self::place(first.wrapping_add(n)))
+    }
+
     /// Take back the newest record.
     #[inline]
     fn undo(&mut self, token: u32) -> bool {
@@ -850,6 +856,12 @@ impl<const N: usize> Consumer<N> {
     #[inline]
     pub fn release_at(&mut self, place: usize) -> bool {
         self.release(self.held.token_at(place))
+    }
+
+    /// The places of the records that are held, and of those that were released behind one of them,
+    /// the oldest first.
+    pub fn places_held(&self) -> impl Iterator<Item = usize> + use<N> {
+        self.held.places()
     }
 
     /// Whether the newest record may be held while others pass: less than half of the places and

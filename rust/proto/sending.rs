@@ -4,7 +4,7 @@
 //! has consumed them.
 //!
 //! A [`SendingHalf`] lives for one epoch. Its caller serialises all calls, which a spin lock does in
-//! the kernel, and passes a [`Context`] to each: the two memories of the epoch and what happens
+//! the kernel, and passes a [`Context`] to each: the [`Side`](crate::side::Side), and what happens
 //! outside of the ring. A context holds nothing of the half.
 //!
 //! # Frames
@@ -15,8 +15,8 @@
 //! # Publication
 //! Records are committed in any order and published in ring order, by [`SendingHalf::publish`],
 //! perhaps on another processor than the one that wrote them. Every record is therefore followed by
-//! a write barrier. Nothing is written once [`Context::is_open`] is false: the peer may be in the
-//! next epoch.
+//! a write barrier. Nothing is written once [`Side::is_open`](crate::side::Side::is_open) is false:
+//! the peer may be in the next epoch.
 //!
 //! # Copies
 //! [`Context::start_copy`] may take the data of a record away, for an engine that copies it. Such a

@@ -183,7 +183,8 @@ impl<C: Caller> Endpoint<C> {
         self.completed
     }
 
-    /// How many requests of each queue have become complete, in order, since the last time.
+    /// How many requests of each queue have become complete, in order, since the last time. Those
+    /// that were [taken](Self::take) meanwhile count.
     pub fn announce(&mut self) -> [(QueueKind, usize); 2] {
         self.completed = false;
         let (sent, received) = (self.send.announce(), self.receive.announce());
@@ -205,6 +206,15 @@ impl<C: Caller> Endpoint<C> {
             self.flush(host);
         }
         Ok(())
+    }
+
+    /// Make sure that a queue has room for another request.
+    ///
+    /// # Errors
+    /// [`Full`].
+    #[inline]
+    pub fn reserve(&mut self, kind: QueueKind) -> Result<(), Full> {
+        self.queue_mut(kind).reserve()
     }
 
     /// Post a request.

@@ -5,13 +5,24 @@
 //!
 //! A channel is made when the link comes up and dropped when it goes down; it
 //! is never reused. It touches the peer's memory and the memory the peer
-//! writes only through [`mp_proto::ring`], which checks everything it reads. What a
-//! sending half does under its lock is [`mp_proto::sending`]'s.
+//! writes only through [`mp_proto::ring`], which checks everything it reads. What
+//! halves of rings do under their locks is [`mp_proto::sending`]'s and
+//! [`mp_proto::receiving`]'s.
 
+#[path = "channel/receiving.rs"]
+mod receiving;
 #[path = "channel/sending.rs"]
 mod sending;
+#[path = "channel/side.rs"]
+mod side;
+#[path = "channel/stats.rs"]
+mod stats;
 
-use self::sending::Sending;
+use self::{
+    receiving::Delivery,
+    side::On,
+    stats::Counters, //
+};
 use crate::{
     bell::Bell,
     dma::{
@@ -19,11 +30,7 @@ use crate::{
         Copies,
         Engine, //
     },
-    inward::InRing,
-    kept::{
-        Keeper,
-        RX_HELD, //
-    },
+    kept::Keeper,
     look::{
         self,
         LookTimer, //
@@ -34,7 +41,6 @@ use crate::{
     },
     reassembly::Assembly, //
 };
-use core::cell::Cell;
 use kernel::{
     prelude::*,
     sync::{
@@ -54,8 +60,7 @@ use kernel::{
 use mp_kernel::{
     bytes::{
         self,
-        SharedBytes,
-        Writer, //
+        SharedBytes, //
     },
     error,
     net::napi::Napi,
@@ -71,54 +76,38 @@ use mp_proto::{
         Layout,
         CONTROL_RING, //
     },
-    memory::{
-        Inbound,
-        Outbound,
-        Parts, //
+    receiving::{
+        Kept,
+        ReceivingHalf,
+        RX_HELD, //
     },
     ring::{
-        Armed,
-        Consumer,
         Corrupt,
-        NextError,
         Place,
-        Record,
-        Ringing,
-        UNIT, //
+        Ringing, //
     },
     sending::SendingHalf,
     wire::{
         Envelope,
-        MsgHdr,
         PeerData,
         Priority,
         Tag, //
     }, //
 };
 use mp_transport::{
-    details::{
-        LinkDetails,
-        RingDetails, //
-    },
     frame::{
         Frame,
         FrameBody,
-        RxContext,
-        RxData,
         FUNC_HDR_MAX, //
     },
     kept::{
         Anchor,
-        Hold,
-        Kept,
         Spot, //
     },
     peer::{
         Peer,
         SendError, //
-    },
-    service,
-    stats::Counter, //
+    }, //
 };
 
 /// Most data bytes of a frame: a 64 KiB segment with all its headers.
@@ -127,10 +116,6 @@ pub(crate) const MAX_FRAME: usize = 128 << 10;
 /// Longest headers of a frame, all together.
 pub(crate) const HDR_MAX: usize = Envelope::MAX + FUNC_HDR_MAX;
 
-/// Records that are given back are released at once if more than this part of the
-/// ring is held.
-const URGENT_PART: u32 = 4;
-
 /// The channel works.
 const OPEN: u32 = 0;
 /// The epoch is over.
@@ -138,47 +123,11 @@ const CLOSED: u32 = 1;
 /// The peer wrote something impossible.
 const FAULTY: u32 = 2;
 
-/// What happened on a channel, for the statistics.
-#[derive(Default)]
-pub(crate) struct Counters {
-    /// Doorbells rung at the peer.
-    pub(crate) doorbells: Counter,
-    /// Sends that met a full ring.
-    pub(crate) ring_full: Counter,
-    /// Frames dropped because no memory was left to put them together.
-    pub(crate) no_memory: Counter,
-    /// Polls run.
-    pub(crate) polls: Counter,
-    /// Kept frames that were moved out of the ring.
-    pub(crate) moved_out: Counter,
-    /// Sleeps that a second look has ended.
-    pub(crate) crossed_wakeups: Counter,
-    /// Sleeps that nothing but the heartbeat has ended.
-    pub(crate) late_wakeups: Counter,
-    /// Microseconds that both have lasted too long, at most.
-    pub(crate) wakeup_delay_us: Counter,
-}
-
 /// The sending half of a ring.
 type Tx = SendingHalf<Frame, Copies>;
 
 /// The receiving half of a ring.
-struct Rx {
-    consumer: Consumer<RX_HELD>,
-    assembly: Assembly,
-    /// Records that functions keep, in ring order, also those given back and not yet
-    /// released; within its capacity.
-    kept: KVec<KeptRecord>,
-}
-
-/// A record that a function keeps.
-struct KeptRecord {
-    /// Among those that the consumer holds.
-    place: usize,
-    spot: Arc<Spot>,
-    /// Whether a heartbeat has found it already.
-    old: bool,
-}
+type Rx = ReceivingHalf<Assembly, KVec<Option<Kept<Arc<Spot>>>>>;
 
 /// One ring in either direction.
 #[pin_data]
@@ -266,22 +215,18 @@ impl Channel {
         drop(self.looks.replace(looks));
     }
 
-    /// What becomes of ring `number` now that a doorbell has been asked for: `true` if its
-    /// side need not sleep. If it sleeps from now on, there is a second look, once a
-    /// processor that is idle has watched the ring for `watch_ns` nanoseconds.
+    /// A side of ring `number` sleeps from now on: there is a second look, once a processor that is
+    /// idle has watched the ring for `watch_ns` nanoseconds.
     #[inline]
-    fn follow(&self, number: u32, armed: Armed, watch_ns: u64) -> bool {
-        if armed == Armed::Asleep {
-            let guard = rcu::read_lock();
-            let looks = self.looks.load(&guard);
-            if let Some(look) = looks
-                .as_ref()
-                .and_then(|l| l.get(usize::from(queue_of(number))))
-            {
-                look::asleep(look, watch_ns);
-            }
+    fn follow(&self, number: u32, watch_ns: u64) {
+        let guard = rcu::read_lock();
+        let looks = self.looks.load(&guard);
+        if let Some(look) = looks
+            .as_ref()
+            .and_then(|l| l.get(usize::from(queue_of(number))))
+        {
+            look::asleep(look, watch_ns);
         }
-        armed == Armed::Ready
     }
 
     /// A heartbeat: has all queues polled, those that are overdue after `grace` nanoseconds.
@@ -300,9 +245,7 @@ impl Channel {
     /// Whether a side of a queue sleeps although the peer has done what it waits for.
     pub(crate) fn is_overdue(&self, queue: u16) -> bool {
         let is_overdue = |ring: &Pin<KBox<Ring>>| {
-            let half = ring.rx.lock();
-            let has_data = half.consumer.is_overdue(&self.inb) && !half.consumer.is_full();
-            drop(half);
+            let has_data = ring.rx.lock().is_overdue(&self.inb);
             has_data || ring.tx.lock().is_overdue(&self.inb)
         };
         let mut rings = (0..).zip(&self.rings);
@@ -348,7 +291,7 @@ impl Channel {
         for ring in &self.rings {
             // The words lie in the peer's status page, or no channel had been made.
             let _ = ring.tx.lock().repeat(&self.out);
-            let _ = ring.rx.lock().consumer.repeat(&self.out);
+            let _ = ring.rx.lock().repeat(&self.out);
         }
     }
 
@@ -410,12 +353,13 @@ impl Channel {
         Some((number, ring.as_ref()))
     }
 
-    /// What calls of the sending half of ring `number` are made for.
+    /// What calls of the halves of ring `number` are made for.
     #[inline]
-    fn on(&self, number: u32) -> Sending<'_> {
-        Sending {
+    fn on(&self, number: u32) -> On<'_> {
+        On {
             channel: self,
             number,
+            watch_ns: 0,
         }
     }
 
@@ -527,109 +471,19 @@ impl Channel {
         let Some(ring) = self.rings.get(number as usize) else {
             return 0;
         };
-        let mut half = ring.rx.lock();
-        let mut done = 0;
-        while done < budget && self.is_open() {
-            self.collect(number, &mut half);
-            let record = match half.consumer.next(&self.inb) {
-                Ok(Some(record)) => record,
-                Ok(None) | Err(NextError::TooManyHeld) => break,
-                Err(NextError::Corrupt(cause)) => {
-                    self.fail(cause);
-                    break;
-                }
-            };
-            done += 1;
-            let rx = RxContext {
-                napi: Some(napi),
-                queue: queue_of(number),
-                priority: match number {
-                    CONTROL_RING => Priority::High,
-                    _ => Priority::Bulk,
-                },
-                last: !half.consumer.knows_more(),
-            };
-            let kept = self.take(&rx, peer, number, &mut half, &record);
-            // There is room for it, or it had not been kept.
-            if kept.is_none_or(|kept| half.kept.push_within_capacity(kept).is_err()) {
-                half.consumer.release(record.token);
-            }
-            if half.consumer.unpublished_units() > half.consumer.units() / 4 {
-                self.give_back(number, &mut half);
-            }
-        }
-        if !half.kept.is_empty() {
-            self.look_after_kept(number, &mut half);
-        }
-        self.give_back(number, &mut half);
-        done
-    }
-
-    /// Release the records that functions have given back.
-    #[inline]
-    fn collect(&self, number: u32, half: &mut Rx) {
-        if half.kept.is_empty() {
-            return;
-        }
-        let Rx { consumer, kept, .. } = half;
-        self.keeper.take_returned(number, |place| {
-            consumer.release_at(place);
-            kept.retain(|record| record.place != place);
-        });
-    }
-
-    /// Follow what functions keep, at the end of a poll.
-    fn look_after_kept(&self, number: u32, half: &mut Rx) {
-        self.collect(number, half);
-        self.make_room(half);
-        let held = half.consumer.held_units();
-        let urgent = held > half.consumer.units() / URGENT_PART;
-        self.keeper.set_urgent(number, urgent);
+        let upper = Delivery {
+            channel: self,
+            number,
+            napi,
+            peer,
+        };
+        ring.rx.lock().receive(&self.on(number), &upper, budget)
     }
 
     /// A heartbeat: what has been kept since the last one is moved out of the rings.
-    /// Others wait for what is behind it to be consumed.
     pub(crate) fn age_kept(&self) {
         for (number, ring) in (0..).zip(&self.rings) {
-            let mut half = ring.rx.lock();
-            if half.kept.is_empty() || !self.is_open() {
-                continue;
-            }
-            self.collect(number, &mut half);
-            while half.kept.first().is_some_and(|record| record.old) && self.move_out(&mut half) {}
-            for record in &mut half.kept {
-                record.old = true;
-            }
-            self.look_after_kept(number, &mut half);
-            self.give_back(number, &mut half);
-        }
-    }
-
-    /// Move what functions keep out of a ring that would have to stop for it: half of
-    /// it must be free for the largest record. Without memory, the ring
-    /// stops until something is given back or memory is there.
-    #[inline]
-    fn make_room(&self, half: &mut Rx) {
-        while !half.consumer.may_keep() && self.move_out(half) {}
-    }
-
-    /// Move the oldest record that is kept out of a ring; `false` if there is none, or
-    /// it cannot be moved now.
-    fn move_out(&self, half: &mut Rx) -> bool {
-        let Some(oldest) = half.kept.first() else {
-            return false;
-        };
-        let place = oldest.place;
-        match oldest.spot.move_out(&*self.keeper) {
-            Ok(true) => {
-                half.consumer.release_at(place);
-                self.counters.moved_out.add(1);
-                half.kept.retain(|record| record.place != place);
-                true
-            }
-            // It has been given back, or is being copied: another poll finds it. Or there
-            // is no memory.
-            Ok(false) | Err(_) => false,
+            ring.rx.lock().age(&self.on(number));
         }
     }
 
@@ -639,175 +493,28 @@ impl Channel {
         self.engine.finish_inward(&self.inb);
     }
 
-    /// Tell the peer what was consumed, and wake it if it waits for that; unless the
-    /// epoch is over.
-    fn give_back(&self, number: u32, half: &mut Rx) {
-        if !self.is_open() {
-            return;
-        }
-        if let Ok(true) = half.consumer.publish_cons(&self.out, &self.inb) {
-            self.ring_bell(number);
-        }
-    }
-
-    /// Pass a record on: a whole frame at once, a part of one to the assembly. The
-    /// record, if a function keeps it.
-    fn take(
-        &self,
-        rx: &RxContext<'_>,
-        peer: &Arc<Peer>,
-        number: u32,
-        half: &mut Rx,
-        record: &Record,
-    ) -> Option<KeptRecord> {
-        let step = match half.assembly.step(record) {
-            Ok(step) => step,
-            Err(cause) => {
-                self.fail(cause);
-                return None;
-            }
-        };
-        if !(step.first && step.last) {
-            self.take_part(rx, peer, half, record, step);
-            return None;
-        }
-        let (head, data) = record.parts.split_at(record.hdr.hdr_len as usize);
-        let mut headers = [0; HDR_MAX];
-        let Some(headers) = headers.get_mut(..record.hdr.hdr_len as usize) else {
-            peer.stats().rx_errors.add(1);
-            return None;
-        };
-        if head.read(&self.inb, 0, headers).is_err() {
-            self.fail(Corrupt::Memory);
-            return None;
-        }
-        let data = RingData {
-            channel: self,
-            half,
-            number,
-            token: record.token,
-            parts: data,
-            kept: Cell::new(None),
-        };
-        deliver(rx, peer, headers, &data);
-        data.kept.take()
-    }
-
-    fn take_part(
-        &self,
-        rx: &RxContext<'_>,
-        peer: &Arc<Peer>,
-        half: &mut Rx,
-        record: &Record,
-        step: mp_proto::ring::Step,
-    ) {
-        match half.assembly.add(&self.inb, record, step) {
-            Ok(Some(whole)) => {
-                deliver(rx, peer, whole.headers(), &whole);
-                half.assembly.give_back(whole);
-            }
-            Ok(None) => {}
-            Err(e) if e == ENOMEM => {
-                self.counters.no_memory.add(1);
-                peer.stats().rx_errors.add(1);
-            }
-            Err(_) => self.fail(Corrupt::Memory),
-        }
-    }
-
     /// Ask for a doorbell with the next record; `true` if there is one now. A processor
     /// that is idle watches the ring for `watch_ns` nanoseconds.
     pub(crate) fn arm_data(&self, number: u32, watch_ns: u64) -> bool {
-        let Some(ring) = self.rings.get(number as usize) else {
-            return false;
+        let on = On {
+            watch_ns,
+            ..self.on(number)
         };
-        let mut half = ring.rx.lock();
-        if !self.is_open() {
-            return false;
-        }
-        match half.consumer.arm_data(&self.out, &self.inb) {
-            // Who gives a record back has the ring polled.
-            Ok(armed) => self.follow(number, armed, watch_ns) && !half.consumer.is_full(),
-            Err(cause) => {
-                self.fail(cause);
-                false
-            }
-        }
+        let ring = self.rings.get(number as usize);
+        ring.is_some_and(|ring| ring.rx.lock().arm(&on))
     }
 
     /// Ask for no doorbell.
     pub(crate) fn mute(&self, number: u32) {
-        let Some(ring) = self.rings.get(number as usize) else {
-            return;
-        };
-        let mut half = ring.rx.lock();
-        if self.is_open() {
-            // The words lie in the peer's status page, or no channel had been made.
-            let _ = half.consumer.mute(&self.out);
+        if let Some(ring) = self.rings.get(number as usize) {
+            ring.rx.lock().mute(&self.on(number));
         }
     }
 
     /// Whether the peer has published something new that can be received.
     pub(crate) fn is_ready(&self, number: u32) -> bool {
-        let is_ready = |ring: &Pin<KBox<Ring>>| {
-            let half = ring.rx.lock();
-            half.consumer.is_ready(&self.inb) && !half.consumer.is_full()
-        };
-        self.rings.get(number as usize).is_some_and(is_ready)
-    }
-
-    /// What is known of memory and rings.
-    pub(crate) fn details(&self) -> LinkDetails {
-        let mut details = LinkDetails {
-            inbound: self.inb.size() as u64,
-            outbound: self.out.size() as u64,
-            ..LinkDetails::default()
-        };
-        for (place, ring) in details.rings.iter_mut().zip(&self.rings) {
-            *place = Some(ring.details(&self.inb));
-        }
-        details
-    }
-
-    /// The names of the counters.
-    pub(crate) fn counters() -> &'static [&'static CStr] {
-        &[
-            c"doorbells",
-            c"ring_full",
-            c"no_memory",
-            c"polls",
-            c"dma_frames",
-            c"dma_bytes",
-            c"dma_errors",
-            c"cpu_fallbacks",
-            c"moved_out",
-            c"dma_received",
-            c"crossed_wakeups",
-            c"late_wakeups",
-            c"wakeup_delay_us",
-        ]
-    }
-
-    /// The value of counter `counters()[index]`.
-    pub(crate) fn counter(&self, index: usize) -> u64 {
-        let counters = &self.counters;
-        let dma = &self.engine.counters;
-        let counter = match index {
-            0 => &counters.doorbells,
-            1 => &counters.ring_full,
-            2 => &counters.no_memory,
-            3 => &counters.polls,
-            4 => &dma.frames,
-            5 => &dma.bytes,
-            6 => &dma.errors,
-            7 => &dma.fallbacks,
-            8 => &counters.moved_out,
-            9 => &dma.received,
-            10 => &counters.crossed_wakeups,
-            11 => &counters.late_wakeups,
-            _ => &counters.wakeup_delay_us,
-        };
-        counter.get()
+        let ring = self.rings.get(number as usize);
+        ring.is_some_and(|ring| ring.rx.lock().is_ready(&self.inb))
     }
 }
 
@@ -826,12 +533,13 @@ impl Ring {
         } = tags;
         let tx = Tx::new(tx, own, theirs, ringing, urgent, copies);
         let tx = tx.map_err(|_| error::protocol())?;
-        let size = rx.size;
-        let rx = Rx {
-            consumer: Consumer::new(rx, own, theirs, ringing).map_err(|_| error::protocol())?,
-            assembly: Assembly::new(size)?,
-            kept: KVec::with_capacity(RX_HELD / 2, GFP_KERNEL)?,
-        };
+        let mut places = KVec::with_capacity(RX_HELD, GFP_KERNEL)?;
+        for _ in 0..RX_HELD {
+            places.push(None, GFP_KERNEL)?;
+        }
+        let assembly = Assembly::new(rx.size)?;
+        let rx = Rx::new(rx, own, theirs, ringing, urgent, assembly, places);
+        let rx = rx.map_err(|_| error::protocol())?;
         KBox::pin_init(
             pin_init!(Self {
                 tx <- new_spinlock_bh!(tx),
@@ -839,26 +547,6 @@ impl Ring {
             }),
             GFP_KERNEL,
         )
-    }
-}
-
-impl Ring {
-    /// Sizes and fill levels.
-    fn details(&self, inb: &LocalMemory) -> RingDetails {
-        let (tx_units, tx_free) = {
-            let tx = self.tx.lock();
-            (tx.units(), tx.free_units())
-        };
-        let (rx_units, rx_used) = {
-            let rx = self.rx.lock();
-            (rx.consumer.units(), rx.consumer.unread_units(inb))
-        };
-        RingDetails {
-            tx_size: tx_units * UNIT,
-            tx_used: tx_units.saturating_sub(tx_free) * UNIT,
-            rx_size: rx_units * UNIT,
-            rx_used: rx_used * UNIT,
-        }
     }
 }
 
@@ -895,56 +583,4 @@ fn detached(frame: &Frame, mut data: KVVec<u8>) -> Result<Frame> {
 /// The data queue that a ring belongs to; the control ring goes with queue 0.
 pub(crate) fn queue_of(number: u32) -> u16 {
     number.saturating_sub(1) as u16
-}
-
-/// Split the message header off and hand the frame to the service. An
-/// error has been counted there and concerns nobody else.
-fn deliver(rx: &RxContext<'_>, peer: &Arc<Peer>, headers: &[u8], data: &dyn RxData) {
-    let Some((msg, rest)) = headers.split_first_chunk::<{ MsgHdr::SIZE }>() else {
-        return peer.stats().rx_errors.add(1);
-    };
-    let _ = service::receive(rx, peer, MsgHdr::decode(msg), rest, data);
-}
-
-/// A frame's data, still in the ring.
-struct RingData<'a> {
-    channel: &'a Channel,
-    half: &'a Rx,
-    number: u32,
-    token: u32,
-    parts: Parts,
-    /// Set when a function keeps it.
-    kept: Cell<Option<KeptRecord>>,
-}
-
-impl RxData for RingData<'_> {
-    fn len(&self) -> usize {
-        self.parts.len()
-    }
-
-    fn copy_to(&self, offset: usize, dst: Writer<'_>) -> Result {
-        let (inb, parts) = (&self.channel.inb, self.parts);
-        InRing { inb, parts }.copy_to(offset, dst)
-    }
-
-    /// Leave the record in the ring, unless that is to be moved out of it soon: what
-    /// is urgent must always get through, and the largest record as well.
-    fn keep(&self) -> Result<Kept> {
-        let Rx { consumer, kept, .. } = self.half;
-        let has_room = consumer.may_keep() && kept.len() < kept.capacity();
-        let earlier = self.kept.take();
-        if self.number == CONTROL_RING || !has_room || earlier.is_some() {
-            self.kept.set(earlier);
-            return Kept::copy(self);
-        }
-        let place = Consumer::<RX_HELD>::place_of(self.token);
-        let hold = Hold {
-            token: Keeper::token(self.number, place),
-            parts: self.parts,
-        };
-        let (data, spot) = self.channel.anchor.hold(hold)?;
-        let old = false;
-        self.kept.set(Some(KeptRecord { place, spot, old }));
-        Ok(data)
-    }
 }

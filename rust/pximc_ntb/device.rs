@@ -371,7 +371,7 @@ impl Events for Shared {
 }
 
 impl Listener<ModuleGoes> for Shared {
-    fn notify(&self) {
+    fn notify(&self, (): ()) {
         for link in self.slots.iter().filter_map(|slot| slot.active.get()) {
             link.channel().let_go();
         }

@@ -26,6 +26,7 @@ use kernel::{
     }, //
 };
 use mp_kernel::bytes::Writer;
+use mp_proto::receiving::RX_HELD;
 use mp_transport::{
     copy::{
         Buffers,
@@ -37,10 +38,6 @@ use mp_transport::{
         Holder, //
     }, //
 };
-
-/// Records a consumer may hold at a time. Those that are kept hold the ones that
-/// came after them as well.
-pub(crate) const RX_HELD: usize = 256;
 
 const WORDS: usize = RX_HELD / u64::BITS as usize;
 

@@ -18,10 +18,12 @@ use kernel::{
 };
 use mp_kernel::bytes::Writer;
 use mp_proto::{
+    receiving::{
+        self,
+        AddError, //
+    },
     ring::{
         record_cap,
-        Corrupt,
-        Reassembly,
         Record,
         Step, //
     },
@@ -40,6 +42,21 @@ enum Data {
 }
 
 impl Data {
+    /// So many bytes: new, or in `spare`.
+    fn new(total: usize, spare: &mut KVVec<u8>) -> Result<Self> {
+        match KVec::from_elem(0, total, GFP_ATOMIC | __GFP_NOWARN) {
+            Ok(new) => Ok(Data::New(new)),
+            Err(_) if total <= spare.capacity() => {
+                let mut spare = core::mem::take(spare);
+                spare.clear();
+                // There is room for it.
+                spare.resize(total, 0, GFP_ATOMIC)?;
+                Ok(Data::Spare(spare))
+            }
+            Err(e) => Err(e.into()),
+        }
+    }
+
     fn bytes(&self) -> &[u8] {
         match self {
             Data::New(bytes) => bytes,
@@ -74,29 +91,19 @@ impl Whole {
         record: &Record,
         total: u32,
         spare: &mut KVVec<u8>,
-    ) -> Result<Self> {
+    ) -> Result<Self, AddError> {
         let (total, hdr_len) = (total as usize, record.hdr.hdr_len as usize);
         if total > MAX_FRAME {
-            return Err(ENOMEM);
+            return Err(AddError::NoMemory);
         }
         let mut headers = [0; HDR_MAX];
-        let room = headers.get_mut(..hdr_len).ok_or(ENOMEM)?;
-        record.parts.read(inb, 0, room).map_err(|_| EIO)?;
-        let data = match KVec::from_elem(0, total, GFP_ATOMIC | __GFP_NOWARN) {
-            Ok(new) => Data::New(new),
-            Err(_) if total <= spare.capacity() => {
-                let mut spare = core::mem::take(spare);
-                spare.clear();
-                // There is room for it.
-                spare.resize(total, 0, GFP_ATOMIC)?;
-                Data::Spare(spare)
-            }
-            Err(e) => return Err(e.into()),
-        };
+        let room = headers.get_mut(..hdr_len).ok_or(AddError::NoMemory)?;
+        let read = record.parts.read(inb, 0, room);
+        read.map_err(|_| AddError::Outside)?;
         Ok(Self {
             headers,
             hdr_len,
-            data,
+            data: Data::new(total, spare).map_err(|_| AddError::NoMemory)?,
         })
     }
 }
@@ -113,9 +120,8 @@ impl RxData for Whole {
     }
 }
 
-/// The state of one ring: whole frames pass, parts are collected.
+/// The parts of a ring's frame.
 pub(crate) struct Assembly {
-    order: Reassembly,
     /// `None` between frames, and while a frame for which there was no memory
     /// goes by.
     open: Option<Whole>,
@@ -136,33 +142,21 @@ impl Assembly {
             _ => RELIED_ON,
         };
         Ok(Self {
-            order: Reassembly::default(),
             open: None,
             spare: KVVec::with_capacity(spare, GFP_KERNEL)?,
         })
     }
+}
 
-    /// Check that `record` is in order.
-    ///
-    /// # Errors
-    ///
-    /// [`Corrupt::Sequence`].
-    pub(crate) fn step(&mut self, record: &Record) -> Result<Step, Corrupt> {
-        self.order.accept(record)
-    }
+impl receiving::Assembly<LocalMemory> for Assembly {
+    type Whole = Whole;
 
-    /// Add a part of a frame and return the frame when it is complete.
-    ///
-    /// # Errors
-    ///
-    /// `ENOMEM` once for a frame that has to be dropped, `EIO` if the memory
-    /// cannot be read as `step` says.
-    pub(crate) fn add(
+    fn add(
         &mut self,
         inb: &LocalMemory,
         record: &Record,
         step: Step,
-    ) -> Result<Option<Whole>> {
+    ) -> Result<Option<Whole>, AddError> {
         if step.first {
             if let Some(before) = self.open.take() {
                 self.give_back(before);
@@ -175,14 +169,14 @@ impl Assembly {
         };
         let from = step.data_off as usize;
         let to = from + record.data_len as usize;
-        let room = whole.data.bytes_mut().get_mut(from..to).ok_or(EIO)?;
+        let room = whole.data.bytes_mut().get_mut(from..to);
         let at = record.hdr.hdr_len as usize;
-        record.parts.read(inb, at, room).map_err(|_| EIO)?;
+        let read = record.parts.read(inb, at, room.ok_or(AddError::Outside)?);
+        read.map_err(|_| AddError::Outside)?;
         Ok(step.last.then(|| self.open.take()).flatten())
     }
 
-    /// A frame is not needed any more.
-    pub(crate) fn give_back(&mut self, whole: Whole) {
+    fn give_back(&mut self, whole: Whole) {
         if let Data::Spare(spare) = whole.data {
             self.spare = spare;
         }

@@ -33,48 +33,17 @@
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <mcapi.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "common/alarms.h"
 #include "common/memory.h"
 #include "common/shell.h"
 
 #define MOST_ARGUMENTS 7	/* of a function, with the status */
 #define MOST_REQUESTS 64
-
-/* --- signals */
-
-/* Those that the thread has handled. */
-static __thread volatile sig_atomic_t alarms;
-
-static void note_alarm(int signal)
-{
-	(void)signal;
-	alarms++;
-}
-
-/* Interrupt this thread by SIGALRM again and again; system calls that it meets end with EINTR. */
-static timer_t start_alarms(struct call *call, uint64_t microseconds)
-{
-	const struct timespec often = {
-		.tv_sec = microseconds / 1000000,
-		.tv_nsec = microseconds % 1000000 * 1000,
-	};
-	const struct itimerspec times = { .it_interval = often, .it_value = often };
-	struct sigaction action = { .sa_handler = note_alarm };
-	struct sigevent event = { .sigev_notify = SIGEV_THREAD_ID, .sigev_signo = SIGALRM };
-	timer_t timer = NULL;
-
-	event._sigev_un._tid = gettid();
-	alarms = 0;
-	if (sigaction(SIGALRM, &action, NULL) || timer_create(CLOCK_MONOTONIC, &event, &timer) ||
-	    timer_settime(timer, 0, &times, NULL))
-		call->complaint = "there is no timer";
-	return timer;
-}
 
 /* --- calls of the library */
 
@@ -159,7 +128,7 @@ static void call_function(struct call *call)
 		a.words[a.count++] = argument(call, &a);
 	a.words[a.count] = is_silent ? 0 : (uintptr_t)&status;
 	if (often && !call->complaint)
-		timer = start_alarms(call, often);
+		start_alarms(call, often, &timer);
 	if (call->complaint)
 		return;
 	do {
@@ -173,7 +142,7 @@ static void call_function(struct call *call)
 	answer_number(call, "value", value);
 	answer_status(call, status);
 	answer_number(call, "done", done);
-	answer_number(call, "alarms", alarms);
+	answer_number(call, "alarms", alarms_handled());
 	answer(call, ", \"cells\": [");
 	for (n = 0; n < a.cells_used; n++)
 		answer(call, "%s%llu", n ? ", " : "", (unsigned long long)a.cells[n]);

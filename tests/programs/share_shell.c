@@ -4,13 +4,18 @@
  * is the other end, and common/shell.h says what the input looks like.
  */
 
+#define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <pthread.h>
+#include <sched.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -197,6 +202,93 @@ static void pass(struct call *call)
 	answer_by_child(call, 1);
 }
 
+/* --- descriptors */
+
+static uint64_t places;
+static pthread_barrier_t crowded;
+
+/* Gives the calling thread a table of descriptors of its own, with that many places. */
+static int part(void)
+{
+	struct rlimit limit = { places, places };
+
+	return unshare(CLONE_FILES) || setrlimit(RLIMIT_NOFILE, &limit) ||
+	       dup2(STDIN_FILENO, places - 1) < 0 || close(places - 1);
+}
+
+static void *stay(void *parted)
+{
+	*(int *)parted = !part();
+	pthread_barrier_wait(&crowded);
+	while (pause())
+		;
+	return NULL;
+}
+
+/* Threads with tables of their own; how many have one. */
+static void crowd(struct call *call)
+{
+	uint64_t count = number(call), found = 0;
+	int parted[64] = { 0 };
+	pthread_t thread;
+
+	places = number(call);
+	if (count > 64 || pthread_barrier_init(&crowded, NULL, count + 1)) {
+		call->complaint = "too many threads";
+		return;
+	}
+	for (uint64_t n = 0; n < count; n++)
+		if (pthread_create(&thread, NULL, stay, &parted[n]))
+			abort();
+	pthread_barrier_wait(&crowded);
+	for (uint64_t n = 0; n < count; n++)
+		found += parted[n];
+	answer_number(call, "done", found);
+}
+
+/*
+ * Opens a file in a table of this thread's own, at its last place, and duplicates and closes
+ * that so many times; how often, and the microseconds.
+ */
+static void copies(struct call *call)
+{
+	uint64_t count = number(call), done = 0, start;
+	int file = part() ? -1 : open(word(call), O_RDWR | O_CLOEXEC);
+	int last = dup2(file, places - 1);
+
+	close(file);
+	start = now();
+	while (done < count && !close(dup(last)))
+		done++;
+	answer_number(call, "spent", now() - start);
+	answer_number(call, "done", done);
+	close(last);
+}
+
+/* The device by another descriptor, and by no other. */
+static void move(struct call *call)
+{
+	int before = device;
+
+	device = fcntl(before, F_DUPFD_CLOEXEC, 0);
+	answer_number(call, "errno", device < 0 || close(before) ? errno : 0);
+}
+
+static void leave(struct call *call)
+{
+	answer_number(call, "errno", close(device) ? errno : 0);
+}
+
+/* A child that inherits all descriptors and stays; its id. */
+static void linger(struct call *call)
+{
+	pid_t child = fork();
+
+	while (!child)
+		pause();
+	answer_number(call, "done", child);
+}
+
 /* --- memory */
 
 static void tell_buffer(struct call *call)
@@ -313,6 +405,11 @@ static const struct command commands[] = {
 	{ "child", inherit },		/* NUMBER BYTES */
 	{ "pass", pass },		/* NUMBER BYTES */
 	{ "childpoll", poll_in_child },
+	{ "crowd", crowd },		/* COUNT PLACES: threads with tables of their own */
+	{ "copies", copies },		/* COUNT FILE: of a descriptor, closed at once; with "&" */
+	{ "move", move },
+	{ "leave", leave },
+	{ "linger", linger },		/* its id */
 	{ "buffer", tell_buffer },	/* its address */
 	{ "map", map },			/* OFFSET LENGTH [ro|rx] */
 	{ "unmap", unmap },		/* ADDRESS LENGTH */

@@ -20,6 +20,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "common/alarms.h"
 #include "common/memory.h"
 #include "common/shell.h"
 #include "vipl.h"
@@ -184,21 +185,47 @@ static void *call_in_thread(void *call)
 	return NULL;
 }
 
-/* Calls a function in a thread that is cancelled after a while; whether it has ended by that. */
+static void *call_in_cancelled_thread(void *call)
+{
+	pthread_cancel(pthread_self());
+	call_function(call);
+	return NULL;
+}
+
+/*
+ * Calls a function in a thread that is cancelled after a while, with 0 before it calls; whether it
+ * has ended by that.
+ */
 static void cancel(struct call *call)
 {
 	useconds_t time = 1000 * number(call);
 	void *result = NULL;
 	pthread_t id;
 
-	if (pthread_create(&id, NULL, call_in_thread, call)) {
+	if (pthread_create(&id, NULL, time ? call_in_thread : call_in_cancelled_thread, call)) {
 		call->complaint = "there is no thread";
 		return;
 	}
-	usleep(time);
-	pthread_cancel(id);
+	if (time) {
+		usleep(time);
+		pthread_cancel(id);
+	}
 	pthread_join(id, &result);
 	answer_number(call, "cancelled", result == PTHREAD_CANCELED);
+}
+
+/* Calls a function in a thread that is interrupted again and again; how often it was. */
+static void storm(struct call *call)
+{
+	uint64_t often = number(call);
+	timer_t timer;
+
+	start_alarms(call, often, &timer);
+	if (call->complaint)
+		return;
+	call_function(call);
+	timer_delete(timer);
+	answer_number(call, "alarms", alarms_handled());
 }
 
 /* Looks at a queue until its first descriptor is complete. */
@@ -482,6 +509,7 @@ static void write_and_look(struct call *call)
 static const struct command commands[] = {
 	{ "call", call_function },	/* FUNCTION [ARGUMENT...] */
 	{ "cancel", cancel },		/* MILLISECONDS FUNCTION [ARGUMENT...] */
+	{ "alarms", storm },		/* MICROSECONDS FUNCTION [ARGUMENT...] */
 	{ "many", post_many },		/* VI RECEIVE DESCRIPTOR HANDLE COUNT */
 	{ "drain", drain },		/* VI RECEIVE */
 	{ "close", close_path },	/* PATH */

@@ -141,6 +141,31 @@ class Process(shell.Program):
         """Open so many contexts more; how many there are."""
         return self._done("open", count)
 
+    # --- descriptors
+
+    def crowd(self, count, places):
+        """Threads that have tables of descriptors of their own; how many there are."""
+        return self._done("crowd", count, places)
+
+    def copies(self, count, path):
+        """Duplicate a descriptor of a file and close that, so many times, in a thread with a table
+        of its own. The microseconds for it."""
+        answer = self.command("&", lambda answer: answer, "copies", count, path).result()
+        assert answer["done"] == count
+        return answer["spent"]
+
+    def move(self):
+        """Have the file by another descriptor than before."""
+        self._run(lambda _: None, "move")
+
+    def leave(self):
+        """Close the last descriptor of the file that this process has."""
+        self._run(lambda _: None, "leave")
+
+    def linger(self):
+        """The id of a child that has inherited all descriptors, and stays."""
+        return self._done("linger")
+
     # --- memory
 
     def guess_pages(self, first, count):

@@ -126,6 +126,10 @@ class Caller:
     def unmap(self, address, length):
         return self._order(no_failure, "unmap", address, length)
 
+    def renew(self, address, length):
+        """Have other memory at the same addresses, all zero."""
+        return self._order(no_failure, "renew", address, length)
+
 
 class Call:
     """A command that a program runs, or has run."""

@@ -29,6 +29,11 @@ CONNECTIONS = 256
 # The largest piece of memory on a host whose memory is in small ones, two pages.
 PIECE = 8192
 
+# Threads with tables of descriptors of their own, and the places of each.
+TABLES, PLACES = 16, 1 << 17
+# Descriptors that are closed, and how much longer one of the device may take than of another file.
+CLOSES, LONGER = 64, 20
+
 
 @pytest.fixture(scope="module")
 def fabric(boot):
@@ -147,3 +152,28 @@ def test_a_message_without_memory_ends_its_connection_and_no_link(fabric):
             again = user.connect(there, MP.OBJECT_PORT, NUMBER)
             user.send(again, b"again")
             assert owner.receive(port) == b"again"
+
+
+def test_a_close_looks_at_no_table_of_others_and_at_no_place_that_is_empty(fabric):
+    """Of however many there are: it takes about as long as that of any file."""
+    with sharing.Process(fabric.rp) as process:
+        assert process.crowd(TABLES, PLACES) == TABLES
+        of_device, of_null = (
+            min(process.copies(CLOSES, path) for _ in range(3)) for path in (DEVICE, "/dev/null")
+        )
+    assert of_device < LONGER * max(of_null, CLOSES)
+
+
+def test_a_context_ends_with_the_last_descriptor_of_its_table(fabric):
+    """Not with another one before, although a child has it as well, and areas are mapped."""
+    with pair(fabric) as (owner, back, user, there):
+        owner.map_segment(owner.segment(7, MIB, back))
+        port = owner.offer(back, MP.OBJECT_PORT, NUMBER)
+        connection = user.connect(there, MP.OBJECT_PORT, NUMBER)
+        child = owner.linger()
+        owner.move()
+        user.send(connection, b"by another descriptor")
+        assert owner.receive(port) == b"by another descriptor"
+        owner.leave()
+        assert user.notice(connection) == MP.NOTICE_DISCONNECTED
+        fabric.hosts[1].run(f"kill -9 {child}")

@@ -3,12 +3,14 @@
 outlives it."""
 
 import errno
+import json
 from contextlib import contextmanager
 
 import pytest
 import sharing
+import shell
 from ntbrig import stack
-from frames import no_link_ends
+from frames import no_link_ends, peer_id
 from pximc import MODULES
 from sharing import EACH, MP, PAST, fails, fill, pair
 from shell import until
@@ -19,6 +21,17 @@ CONNECTIONS = 256
 # More than wait for a peer.
 MANY = 5000
 NUMBER = 77
+# To a peer, for its statistics, that may be open at a time.
+QUESTIONS = 16
+# Connections that a user asks for at a time.
+ASKED = 64
+# Signals one thread of a process.
+_SIGNAL = """
+import ctypes, sys
+group, thread = map(int, sys.argv[1:3])
+TGKILL, USR1 = 234, 10
+assert ctypes.CDLL(None).syscall(TGKILL, group, thread, USR1) == 0
+"""
 
 
 @pytest.fixture(scope="module")
@@ -189,8 +202,10 @@ def test_a_session_that_nobody_answers_for_ends_no_link(fabric, ends):
     user.call("SESSION_OPEN", "mp_session_open", **session)
 
 
-def test_a_queue_is_closed_when_the_call_that_copies_has_ended(fabric, ends):
-    """It copies memory of its process, and waits for the peer."""
+@pytest.fixture
+def copying(fabric, ends):
+    """A call that copies memory of its process, and waits for a peer that stands still; the
+    process and the queue."""
     owner, back, user, there = ends
     owner.segment(7, PAGE, back)
     connection = user.connect(there, MP.OBJECT_SEGMENT, 7)
@@ -198,11 +213,98 @@ def test_a_queue_is_closed_when_the_call_that_copies_has_ended(fabric, ends):
     copies = sharing.copy_list(user, (user.memory(PAGE), 0, PAGE))
     start = {"handle": queue, "connection": connection, **copies}
     with frozen(fabric.hosts[1], fabric.rp):
-        copying = user.later("QUEUE_START", "mp_queue_start", **start)
+        call = user.later("QUEUE_START", "mp_queue_start", **start)
         state = lambda: user.call("QUEUE", "mp_queue", handle=queue).state
         until(lambda: state() != MP.QUEUE_IDLE)
-        assert not copying.returned()
-        closing = user.later("CLOSE", "mp_handle", handle=queue)
-        closing.result()
-        copying.result()
-        assert closing.seconds > copying.seconds / 2
+        assert not call.returned()
+        yield user, queue, call
+
+
+def asleep(user):
+    """Wait until all that a process was told before has begun, and ended or fallen asleep."""
+    user.read(user.buffer, 1)
+    user.until_asleep()
+    user.read(user.buffer, 1)
+
+
+def test_a_queue_is_closed_when_the_call_that_copies_has_ended(copying):
+    user, queue, call = copying
+    closing = user.later("CLOSE", "mp_handle", handle=queue)
+    asleep(user)
+    assert not closing.returned()
+    assert not call.returned()
+    closing.result()
+    call.result()
+
+
+@pytest.mark.parametrize("name", ["CLOSE", "QUEUE_ABORT"])
+def test_a_signal_ends_a_wait_for_the_end_of_copies(copying, name):
+    """The call that copies may wait for something that does not come, as for a page."""
+    user, queue, call = copying
+    tasks = lambda: set(user.guest.run(f"ls /proc/{user.pid}/task").out.split())
+    before = tasks()
+    ending = user.later(name, "mp_handle", handle=queue)
+    asleep(user)
+    [thread] = tasks() - before
+    assert not ending.returned()
+    user.guest.run(["python3", "-c", _SIGNAL, str(user.pid), thread])
+    with fails(errno.EINTR):
+        ending.result(timeout=2)
+    assert not call.returned()
+    call.result()
+    user.call("CLOSE", "mp_handle", handle=queue)
+    with fails(errno.ENOENT):
+        user.call("QUEUE", "mp_queue", handle=queue)
+
+
+def test_what_was_asked_for_ends_with_the_link(fabric, ends):
+    """As many connections as a user may ask for at a time: the calls are told, and the places are
+    free when the link is back."""
+    owner, back, user, there = ends
+    fields = {"interface": there, "object": MP.OBJECT_EVENT, "number": NUMBER}
+    here = fabric.hosts[1]
+    for _ in range(2):
+        here.freeze()
+        try:
+            ask = lambda: user.later("CONNECT", "mp_connect", deadline=sharing.FOREVER, **fields)
+            # One more waits for a place.
+            calls = [ask() for _ in range(ASKED + 1)]
+            asleep(user)
+            assert not any(call.returned() for call in calls)
+            fabric.unplug(fabric.rp)
+            for call in calls:
+                with fails(errno.ENETDOWN):
+                    call.result()
+        finally:
+            here.thaw()
+            fabric.plug(fabric.rp)
+        user.wait_until_up(there)
+        owner.wait_until_up(back)
+    event = owner.offer(back, MP.OBJECT_EVENT, NUMBER)
+    connection = user.connect(there, MP.OBJECT_EVENT, NUMBER)
+    user.signal(connection)
+    assert owner.wait(event, MP.EVENT_SIGNAL) == MP.EVENT_SIGNAL
+
+
+def asked(fabric, guest, peer, before=""):
+    """Ask a peer by netlink for all that may be open at a time, and then the own kernel: the answers
+    in the order in which they come."""
+    program = f"{before} {shell.directory(guest, 64)}/netlink_order"
+    answers = guest.run(f"{program} {peer} {QUESTIONS}", check=not before)
+    return [json.loads(line) for line in answers.out.splitlines()]
+
+
+def test_questions_to_a_peer_that_stands_still_hold_up_no_other_request(fabric):
+    """IDT-PEER-3: neither on their own socket nor anywhere, as no request lasts until a peer has
+    answered. What a program has asked that is killed makes room for others."""
+    here, there = fabric.hosts
+    peer = peer_id(there)
+    with frozen(there, here):
+        first, *others = asked(fabric, here, peer)
+        assert asked(fabric, here, peer, "timeout -s KILL 0.1") == []
+        again, *later = asked(fabric, here, peer)
+    own = QUESTIONS + 1
+    assert [(answer["request"], answer["errno"]) for answer in (first, again)] == [(own, 0)] * 2
+    for answers in (others, later):
+        assert [answer["errno"] for answer in answers] == [errno.ETIMEDOUT] * QUESTIONS
+        assert {answer["request"] for answer in answers} == set(range(1, own))

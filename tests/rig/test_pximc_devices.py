@@ -6,6 +6,8 @@ and the bridge, whose windows the receiver or the sender leads to devices; on ot
 IOMMU does.
 """
 
+from contextlib import contextmanager
+
 import pytest
 from ntbrig import stack
 from ntbrig.settings import MIB
@@ -193,32 +195,70 @@ def test_access_ends_with_the_window(guarded, translated, end):
         close((s0, s1), again)
 
 
-def test_a_device_that_a_process_manages_is_refused(guarded):
-    """PXI-EDA-5: where the access cannot be given, because somebody else says what the
-    device reaches, PHY_RESOURCE_NOT_AVAILABLE; afterwards it can."""
-    s0, s1, engine = guarded
-    sessions, local = pair_to_remote(s0, s1)
-    address = address_of(s0, sessions[0])
+@contextmanager
+def leading(guest, engine):
+    """Inside, the engine has VFIO's driver."""
     driver, place = "/sys/bus/pci/drivers/vfio-pci", engine.place
-    s0.guest.run(
+    guest.run(
         f"echo vfio-pci > /sys/bus/pci/devices/{place}/driver_override"
         f" && echo {place} > {driver}/bind"
     )
-    manager = s0.guest.spawn(["python3", "-c", _MANAGER, engine.group], stdin=True)
-    manager.wait_for_output("managed", 20)
     try:
-        refused = s0.enable_device_access(sessions[0], WRITE, *engine.function)
+        yield
     finally:
-        manager.write(b"")
-        manager.wait(20).check()
-        s0.guest.run(
+        guest.run(
             f"echo {place} > {driver}/unbind"
             f" && echo > /sys/bus/pci/devices/{place}/driver_override"
         )
-    assert refused == Status.PHY_RESOURCE_NOT_AVAILABLE
-    assert s0.enable_device_access(sessions[0], WRITE, *engine.function) == OK
+
+
+@contextmanager
+def managed(guest, engine):
+    """Inside, a process says what the engine reaches."""
+    manager = guest.spawn(["python3", "-c", _MANAGER, engine.group], stdin=True)
+    manager.wait_for_output("managed", 20)
+    try:
+        yield
+    finally:
+        manager.write(b"")
+        manager.wait(20).check()
+
+
+def test_a_device_that_a_process_manages_is_refused(guarded):
+    """PXI-EDA-5: where the access cannot be given, because somebody else says what the
+    device reaches, or can do so at any time, PHY_RESOURCE_NOT_AVAILABLE; afterwards it can."""
+    s0, s1, engine = guarded
+    sessions, local = pair_to_remote(s0, s1)
+    address = address_of(s0, sessions[0])
+    allow = lambda: s0.enable_device_access(sessions[0], WRITE, *engine.function)
+    with leading(s0.guest, engine):
+        refused = [allow()]
+        with managed(s0.guest, engine):
+            refused.append(allow())
+        refused.append(allow())
+    assert refused == [Status.PHY_RESOURCE_NOT_AVAILABLE] * 3
+    assert allow() == OK
     assert arrives(engine, address, local, 0)
     close((s0, s1), sessions)
+
+
+def test_access_ends_with_the_pair_whoever_has_the_device_then(guarded):
+    """PXI-EDA-7: also if a process says at that time what the device reaches, and gives it back
+    afterwards."""
+    s0, s1, engine = guarded
+    sessions, local = pair_to_remote(s0, s1)
+    address = address_of(s0, sessions[0])
+    assert s0.enable_device_access(sessions[0], WRITE, *engine.function) == OK
+    assert arrives(engine, address, local, 0)
+    with leading(s0.guest, engine), managed(s0.guest, engine):
+        close((s0, s1), sessions)
+        again, local = pair_to_remote(s0, s1)
+    # It is the same memory.
+    assert address_of(s0, again[0]) == address
+    assert not arrives(engine, address, local, 0)
+    assert s0.enable_device_access(again[0], WRITE, *engine.function) == OK
+    assert arrives(engine, address, local, 0)
+    close((s0, s1), again)
 
 
 def test_there_is_room_for_64_devices(systems):

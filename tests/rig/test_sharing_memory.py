@@ -5,14 +5,18 @@ The bridges have three windows, of which the third can be led to any page.
 """
 
 import errno
+import re
+import time
 from contextlib import contextmanager
 
 import pytest
 import sharing
+from devices import INSTRUMENT, Device
 from ntbrig import stack
-from ntbrig.settings import MIB
+from ntbrig.settings import MIB, PATIENCE
 from pximc import MODULES
 from sharing import MP, fails
+from shell import until
 from shortage import guard
 
 PAGE = 0x1000
@@ -35,12 +39,20 @@ UNPRIVILEGED = (
     "--bounding-set=-ipc_lock,-sys_rawio",
 )
 
+# The first word of a page of a file that is mapped.
+_WORD = """
+import mmap, os, sys
+path, at = sys.argv[1], int(sys.argv[2])
+memory = mmap.mmap(os.open(path, os.O_RDWR), 4096, offset=at)
+print(memory[:4].hex())
+"""
+
 
 @pytest.fixture(scope="module")
 def fabric(boot):
     kinds = {"$": ADDRESS, "#": TABLES, "!": PERSISTENT}
     options = " ".join(f"memmap={SIZE // MIB}M{kind}{at // MIB}M" for kind, at in kinds.items())
-    fabric = boot(hosts=2, kernel_options=options)
+    fabric = boot(hosts=2, kernel_options=options, instrument=MIB)
     parameters = {"ntb_hw_ivshmem": "personality=amd"}
     stack.load(*fabric.hosts, modules=MODULES, parameters=parameters)
     for guest in fabric.hosts:
@@ -184,7 +196,7 @@ def test_a_segment_is_filled_once_with_whole_pages_of_its_process(fabric):
             fill(owner, segment, memory, 3 * PAGE)
         with fails(errno.EINVAL):
             fill(owner, segment, memory, 0)
-        for flags in (MP.REGISTER_PHYSICAL | MP.REGISTER_READ_ONLY, 4):
+        for flags in (MP.REGISTER_PHYSICAL | MP.REGISTER_READ_ONLY, MP.REGISTER_PHYSICAL | MP.REGISTER_BAR, 8):
             with fails(errno.EINVAL):
                 fill(owner, segment, memory, PAGE, flags)
         for address, length in ((ADDRESS + 8, PAGE), (ADDRESS, PAGE + 8)):
@@ -392,6 +404,158 @@ def test_what_a_driver_has_requested_is_not_named(fabric, exclusive):
         with fails(errno.EOPNOTSUPP):
             fill(owner, segment, ADDRESS, SIZE, MP.REGISTER_PHYSICAL)
         fill(owner, segment, ADDRESS + PAGE, SIZE - PAGE, MP.REGISTER_PHYSICAL)
+
+
+def is_requested(guest, address, length):
+    """Whether a driver gets memory there."""
+    got = guest.run(
+        f"insmod {stack.modules_dir()}/mp_guard_test.ko start={address} length={length}"
+        " && rmmod mp_guard_test",
+        check=False,
+    )
+    return got.rc == 0
+
+
+def test_no_driver_gets_what_is_named_as_long_as_it_is(fabric):
+    """Nor is memory plugged there. Who names a part of it meanwhile has all of it as long, and a
+    session until it is closed."""
+    with pair(fabric) as (owner, back, _, _):
+        guest = owner.guest
+        whole, part = empty(owner, 48, SIZE), empty(owner, 49, SIZE)
+        fill(owner, whole, ADDRESS, 4 * PAGE, MP.REGISTER_PHYSICAL)
+        fill(owner, part, ADDRESS + 3 * PAGE, 3 * PAGE, MP.REGISTER_PHYSICAL)
+        for page in (0, 3, 5):
+            assert not is_requested(guest, ADDRESS + page * PAGE, PAGE)
+        assert is_requested(guest, ADDRESS + 6 * PAGE, PAGE)
+        owner.close(whole)
+        for page in (0, 3, 5):
+            assert not is_requested(guest, ADDRESS + page * PAGE, PAGE)
+        owner.close(part)
+        assert is_requested(guest, ADDRESS, SIZE)
+        session = physical_server(owner, back, ADDRESS, PAGE)
+        assert not is_requested(guest, ADDRESS, PAGE)
+        owner.close(session)
+        assert is_requested(guest, ADDRESS, PAGE)
+
+
+def test_what_a_process_has_named_is_claimed_until_no_peer_reaches_it(ends, fabric):
+    """However it ends."""
+    owner, back, user, there = ends
+    segment = empty(owner, 50, SIZE)
+    fill(owner, segment, ADDRESS, SIZE, MP.REGISTER_PHYSICAL)
+    show(owner, segment, back)
+    connection = user.connect(there, MP.OBJECT_SEGMENT, 50)
+    user.map_connection(connection)
+    guest = owner.guest
+    assert not is_requested(guest, ADDRESS, SIZE)
+    guest.run(f"kill -9 {owner.pid}")
+    end = time.monotonic() + 10 * PATIENCE
+    while not is_requested(guest, ADDRESS, SIZE):
+        assert time.monotonic() < end, "it stays claimed"
+        time.sleep(0.1)
+
+
+def driven(guest):
+    """Memory of PCI functions that have a driver: each with a BAR, and where that is."""
+    found = []
+    for path in guest.run("ls -d /sys/bus/pci/drivers/*/0000:*").out.split():
+        for number, line in enumerate(guest.read(f"{path}/resource").splitlines()[:6]):
+            start, last, flags = (int(word, 16) for word in line.split())
+            if flags & 0x200 and last - start >= PAGE - 1:
+                found.append((path.rsplit("/", 1)[1], number, start))
+    return found
+
+
+def bar(name, number):
+    domain, bus, device, function = (int(n, 16) for n in re.split("[:.]", name))
+    fields = {"pci_domain": domain, "pci_bus": bus, "pci_devfn": device << 3 | function}
+    return {**fields, "pci_bar": number}
+
+
+def test_memory_of_a_function_is_named_by_its_bar(fabric):
+    """SI-APHYS-2"""
+    with pair(fabric) as (owner, _, _, _):
+        name, number = INSTRUMENT, 2
+        start, length = Device(owner.guest, name).bar(number)
+        owner.guest.run(f"echo 1 > /sys/bus/pci/devices/{name}/enable")
+        segment = empty(owner, 51, 2 * length)
+        fields = {"handle": segment, "flags": MP.REGISTER_BAR, **bar(name, number)}
+
+        def by_bar(**changes):
+            owner.call("SEGMENT_REGISTER", "mp_segment_register", **{**fields, **changes})
+
+        for changes, error in (
+            ({"address": 1, "length": PAGE}, errno.EINVAL),
+            ({"length": 0}, errno.EINVAL),
+            ({"length": PAGE, "flags": 0}, errno.EINVAL),
+            ({"length": PAGE, "flags": MP.REGISTER_BAR | MP.REGISTER_READ_ONLY}, errno.EINVAL),
+            ({"length": length + PAGE}, errno.ERANGE),
+            ({"address": length, "length": PAGE}, errno.ERANGE),
+            ({"length": PAGE, "pci_bar": 6}, errno.ENODEV),
+            ({"length": PAGE, "pci_domain_high": 0x7FFF}, errno.ENODEV),
+        ):
+            with fails(error):
+                by_bar(**changes)
+        by_bar(length=length)
+        assert not is_requested(owner.guest, start, PAGE)
+        owner.write(owner.map_segment(segment), b"word")
+        memory = f"/sys/bus/pci/devices/{name}/resource{number}"
+        assert b"word" == bytes.fromhex(owner.guest.run(f"python3 -c '{_WORD}' {memory} 0").out)
+        owner.close(segment)
+
+
+def test_a_session_names_memory_of_a_function_by_its_bar(fabric):
+    """It is one to physical addresses then."""
+    with pair(fabric, same=True) as (owner, back, user, there):
+        name, number = INSTRUMENT, 2
+        start, length = Device(owner.guest, name).bar(number)
+        owner.guest.run(f"echo 1 > /sys/bus/pci/devices/{name}/enable")
+        sizes = {"local_min": PAGE, "local_max": PAGE}
+        fields = {"interface": back, "role": 1, "location": MP.LOCATION_BAR, "protocol": 8, **sizes}
+        fields |= bar(name, number)
+
+        def opened(**changes):
+            return owner.call("SESSION_OPEN", "mp_session_open", **{**fields, **changes}).handle
+
+        for changes, error in (
+            ({"address": 1}, errno.EINVAL),
+            ({"role": 2}, errno.EINVAL),
+            ({"location": 1}, errno.EINVAL),
+            ({"address": length}, errno.ERANGE),
+            ({"pci_bar": 6}, errno.ENODEV),
+        ):
+            with fails(error):
+                opened(**changes)
+        session = opened(address=PAGE)
+        assert is_requested(owner.guest, start, PAGE)
+        assert not is_requested(owner.guest, start + PAGE, PAGE)
+        fields = {"role": 2, "location": 2, "protocol": 8, "remote_min": 1, "remote_max": PAGE}
+        client = user.call("SESSION_OPEN", "mp_session_open", interface=there, **fields).handle
+        place = user.call("SESSION", "mp_session", handle=client)
+        user.write(user.map(place.remote_offset, PAGE), b"here")
+        memory = f"/sys/bus/pci/devices/{name}/resource{number}"
+        seen = lambda: owner.guest.run(f"python3 -c '{_WORD}' {memory} {PAGE}").out
+        until(lambda: bytes.fromhex(seen()) == b"here")
+        user.close(client)
+        owner.close(session)
+        assert is_requested(owner.guest, start + PAGE, PAGE)
+
+
+def test_memory_of_a_function_with_a_driver_is_not_named(fabric):
+    """Neither by its BAR nor by its address, although the driver has not requested it."""
+    with pair(fabric) as (owner, back, _, _):
+        found = driven(owner.guest)
+        assert found
+        for name, number, start in found:
+            segment = empty(owner, 52, PAGE)
+            fields = {"handle": segment, "flags": MP.REGISTER_BAR, "length": PAGE, **bar(name, number)}
+            with fails(errno.EOPNOTSUPP):
+                fill(owner, segment, start, PAGE, MP.REGISTER_PHYSICAL)
+            with fails(errno.EOPNOTSUPP):
+                owner.call("SEGMENT_REGISTER", "mp_segment_register", **fields)
+            with fails(errno.EOPNOTSUPP):
+                physical_server(owner, owner.interface(loopback=True), start, PAGE)
+            owner.close(segment)
 
 
 def test_a_kernel_that_is_locked_down_takes_no_physical_addresses(fabric):

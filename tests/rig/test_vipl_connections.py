@@ -6,6 +6,7 @@ one."""
 import os
 import random
 import time
+from collections import Counter
 from contextlib import contextmanager
 
 import pytest
@@ -125,11 +126,21 @@ def test_many_clients_ask_for_the_same_discriminator(ends, servers):
             side.program.request_later(side.vi, (side.host, b""), (server.host, b"many"))
             for side in sides
         ]
+        found = {program: [] for program, _ in owners}
         for (program, _), wait in zip(turns, waiting):
-            program.reject(wait.result().conn)
-        for request in asking:
-            with fails("REJECT"):
-                request.result()
+            found[program].append(wait.result().conn)
+        for program, conns in found.items():
+            first, *others = conns
+            if program is server.program:
+                program.accept(first, server.vi)
+            else:
+                nic = dict(owners)[program]
+                attributes = server.attributes._replace(ptag=program.ptag(nic))
+                program.accept(first, program.create_vi(nic, attributes))
+            for conn in others:
+                program.reject(conn)
+        answers = sorted(result(request.result) for request in asking)
+        assert answers == ["REJECT"] * (clients - servers) + ["SUCCESS"] * servers
 
 
 def test_a_killed_server_that_waits_is_forgotten(ends):
@@ -174,6 +185,28 @@ def test_a_thread_that_is_cancelled_waits_for_nobody(ends):
     connect(server.another(), again)
 
 
+def test_a_thread_that_was_cancelled_goes_on_in_all_other_functions(ends):
+    """VI-GEN-1: those that open and close, read files, post, look and wait return; the thread
+    ends behind them."""
+    server, client = ends.connected()
+    program = server.program
+    out = program.allocate(PAGE)
+    program.cancelled("VipOpenNic", "text=VINIC", out)
+    nic = int.from_bytes(program.read(out, 8), "little")
+    program.cancelled("VipNSInit", nic, 0)
+    program.cancelled("VipNSShutdown", nic)
+    program.cancelled("VipCreatePtag", nic, out)
+    program.cancelled("VipCloseNic", nic)
+    at = server.receive()
+    with fails("TIMEOUT"):
+        program.cancelled("VipRecvWait", server.vi, BRIEF, out)
+    with fails("NO_MATCH"):
+        names = program.address(server.host, b""), program.address(client.host, b"nobody")
+        program.cancelled("VipConnectRequest", server.another().vi, *names, FOREVER, out)
+    program.cancelled("VipDisconnect", server.vi)
+    assert server.done(RECV).descriptor == at
+
+
 @pytest.mark.parametrize("end", ("close", "kill"))
 def test_a_server_that_goes_without_an_answer(ends, end):
     """VI-CONN-24: its client need not wait for ever."""
@@ -186,6 +219,127 @@ def test_a_server_that_goes_without_an_answer(ends, end):
     with fails("NO_MATCH"):
         asking.result()
     assert client.state() == "IDLE"
+
+
+def test_a_request_is_answered_by_one_thread(ends):
+    """VI-CONN-13, VI-CONN-14: while a server waits for a client that is stopped, nothing else can be
+    said to that one, and nobody waits to hear so."""
+    server, client = ends.pair()
+    found, asking = ask(server, client, timeout=FOREVER)
+    other = server.another()
+    with stopped(client.program):
+        accepting = server.program.later.call("VipConnectAccept", found.conn, server.vi)
+        server.program.until_asleep()
+        for answer in (
+            lambda: server.program.accept(found.conn, other.vi),
+            lambda: server.program.reject(found.conn),
+        ):
+            with fails("INVALID_PARAMETER"):
+                answer()
+            # The kernel waits for the client for five.
+            assert server.program.seconds < 2
+        assert not accepting.returned()
+    accepting.result()
+    asking.result()
+    assert other.state() == "IDLE"
+    says(client, server, b"connected")
+
+
+@pytest.mark.parametrize("end", ("disconnect", "close"))
+def test_an_acceptance_that_waits_is_ended(ends, end):
+    """VI-DISC-9, VI-NIC-8: its client is stopped, and another thread ends the VI's attempt or closes
+    the interface. The call says so, and does not wait for the client's time."""
+    server, client = ends.pair()
+    found, asking = ask(server, client, timeout=FOREVER)
+    with stopped(client.program):
+        accepting = server.program.later.call("VipConnectAccept", found.conn, server.vi)
+        server.program.until_asleep()
+        if end == "close":
+            server.program.close_nic(server.nic)
+        else:
+            server.disconnect()
+        with fails("INVALID_PARAMETER" if end == "close" else "INVALID_STATE"):
+            accepting.result()
+        assert accepting.seconds < 4
+    with fails("INVALID_PARAMETER"):
+        server.program.accept(found.conn, server.vi)
+    # The client had no answer, or was connected and has lost that.
+    assert result(asking.result) in ("SUCCESS", "NO_MATCH", "TIMEOUT")
+
+
+def interrupted(program, come, name, before, after=(), vain=BRIEF):
+    """Call a function that waits while a signal interrupts its thread a thousand times each second: in
+    vain, and for what comes."""
+    often = 1000
+    if vain:
+        with fails("TIMEOUT"):
+            program.interrupted(often, name, *before, vain, *after)
+        assert vain / 1000 <= program.seconds < 5, name
+    waits = program.later.interrupted(often, name, *before, FOREVER, *after)
+    time.sleep(0.3)
+    assert not waits.returned(), name
+    come()
+    assert waits.result() > 20, name
+
+
+def test_signals_end_no_wait(ends):
+    """VI-GEN-2, VI-GEN-4: nor make it longer or shorter."""
+    server, client = ends.connected(RR)
+    program = server.program
+    cq = program.cq(server.nic)
+    queued, there = server.another(), client.another()
+    queued.vi = program.create_vi(server.nic, server.attributes, recv_cq=cq)
+    connect(queued, there)
+    out = program.allocate(PAGE)
+    server.receive()
+    interrupted(program, lambda: client.send(b"comes"), "VipRecvWait", (server.vi,), (out,))
+    queued.receive()
+    interrupted(program, lambda: there.send(b"comes"), "VipCQWait", (cq,), (out, out + 8))
+    client.receive()
+    goes_on = lambda: client.program.guest.run(f"kill -CONT {client.program.pid}")
+    with stopped(client.program):
+        server.send(b"is taken later")
+        interrupted(program, goes_on, "VipSendWait", (server.vi,), (out,))
+    new, other = server.another(), client.another()
+    names = (client.host, b""), (server.host, b"signals")
+    asking = []
+    come = lambda: asking.append(other.program.request_later(other.vi, *names, FOREVER))
+    places = out, out + 64, out + 128
+    interrupted(
+        program, come, "VipConnectWait", (server.nic, program.address(*names[1])), places
+    )
+    conn = int.from_bytes(program.read(out + 128, 8), "little")
+    with stopped(client.program):
+        accepting = program.later.interrupted(1000, "VipConnectAccept", conn, new.vi)
+        time.sleep(0.3)
+        assert not accepting.returned()
+    assert accepting.result() > 20
+    asking[0].result()
+    # The other way round.
+    serves = client.program.wait_client(client.nic, client.host, b"signals", FOREVER)
+    client.program.until_asleep()
+    own = server.another()
+    names = program.address(server.host, b""), program.address(client.host, b"signals")
+    with fails("TIMEOUT"):
+        program.interrupted(1000, "VipConnectRequest", own.vi, *names, BRIEF, out)
+    assert BRIEF / 1000 <= program.seconds < 5
+    serves.result()
+    serves = client.program.wait_client(client.nic, client.host, b"signals", FOREVER)
+    client.program.until_asleep()
+    answers = client.another()
+    come = lambda: client.program.accept(serves.result().conn, answers.vi)
+    interrupted(program, come, "VipConnectRequest", (own.vi, *names), (out,), vain=None)
+    met, peer = server.another(), client.another()
+    met.program.peer_request(met.vi, (met.host, b""), (peer.host, b"meet"), BRIEF)
+    with fails("TIMEOUT"):
+        program.interrupted(1000, "VipConnectPeerWait", met.vi, out)
+    met.program.peer_request(met.vi, (met.host, b""), (peer.host, b"meet"), FOREVER)
+    waits = program.later.interrupted(1000, "VipConnectPeerWait", met.vi, out)
+    time.sleep(0.3)
+    assert not waits.returned()
+    peer.program.peer_request(peer.vi, (peer.host, b""), (met.host, b"meet"))
+    assert waits.result() > 20
+    assert collected(peer)
 
 
 def test_an_acceptance_that_fails_tells_the_client_nothing(ends):
@@ -218,6 +372,11 @@ def test_a_client_whose_server_never_answers(ends):
     it, and the attributes did not fit."""
     server, client = ends.pair()
     kept = client.receive()
+    for timeout in (0, BRIEF):
+        waiting = server.program.wait_client(server.nic, server.host, b"nobody", timeout)
+        with fails("TIMEOUT"):
+            waiting.result()
+        assert timeout / 1000 <= waiting.call.seconds < 10 * BRIEF / 1000
     found = []
     for attributes in (None, server.attributes._replace(level=RR)):
         request, asking = ask(server, client, timeout=BRIEF)
@@ -265,17 +424,22 @@ def test_a_rejected_client_is_told_at_once(ends):
 
 def test_both_sides_agree_on_what_has_become_of_a_request(ends):
     """VI-CONN-12: also if the client's time is over just then; a side that has a connection which
-    the other one has not is told that it is lost."""
+    the other one has not is told that it is lost. The client's time is half of the time that was
+    too long, or twice that which was too short."""
     server, client = ends.pair(UD)
     chance = random.Random(1)
-    waiting = None
-    for _ in range(30):
+    waiting, longest, seen = None, 100, Counter()
+    for _ in range(300):
+        if sum(seen.values()) >= 30 and min(seen["connected"], seen["too late"]) >= 5:
+            break
         waiting = waiting or server.program.wait_client(server.nic, server.host, b"race")
         names = (client.host, b""), (server.host, b"race")
-        asking = client.program.request_later(client.vi, *names, chance.randrange(1, 100))
+        asking = client.program.request_later(client.vi, *names, chance.randrange(1, max(3, longest)))
         until(lambda: waiting.call.returned() or asking.call.returned())
         if not waiting.call.returned():
             assert result(asking.result) in ("TIMEOUT", "NO_MATCH")
+            longest = min(2 * longest, 400)
+            seen["before a server"] += 1
             continue
         conn, waiting = waiting.result().conn, None
         outcomes = {
@@ -285,11 +449,15 @@ def test_both_sides_agree_on_what_has_become_of_a_request(ends):
         good = [side for side, outcome in outcomes.items() if outcome == "SUCCESS"]
         assert outcomes[server] in ("SUCCESS", "TIMEOUT")
         assert outcomes[client] in ("SUCCESS", "TIMEOUT", "NO_MATCH")
+        seen["connected" if client in good else "too late"] += 1
+        longest = max(longest * 3 // 4, 3) if client in good else min(longest * 3 // 2, 400)
         if len(good) == 1:
             good[0].until_state("ERROR")
             assert "CONN_LOST" in good[0].told(1)
         for side in (server, client):
             side.disconnect()
+    else:
+        raise AssertionError(f"there was no race: {seen}")
     connect(server, client)
     says(client, server, b"still there")
 
@@ -421,8 +589,12 @@ def test_a_peer_that_nobody_meets(ends):
         other.program.peer_request(other.vi, (other.host, b"meet"), (one.host, b"none"), 1)
         with fails("TIMEOUT"):
             collected(other)
+        if collect is collected:
+            # Its time is over then: one that began in the wait would be too late.
+            time.sleep(BRIEF / 1000)
         with fails("TIMEOUT"):
             collect(one)
+        assert collect is polled or one.program.seconds < BRIEF / 2000
         with fails("INVALID_STATE"):
             collect(one)
         info = one.program.query(one.vi)
@@ -550,15 +722,25 @@ def test_a_disconnect_ends_an_attempt(ends):
 
 def test_memory_stays_as_it_is_after_a_disconnect(ends):
     """VI-DISC-10: while the partner has more to write."""
-    server, client = ends.connected()
-    for n in range(60):
-        piece = [client.part(0, 0x10000)]
-        client.post(SEND, piece, control=1, remote=server.part(n % 2 * 0x8000, 0))
-    server.disconnect()
-    server.program.fill(server.data, 0x18000, 5)
-    client.until_state("ERROR")
-    assert len(client.drain(SEND)) == 60
-    assert server.program.check(server.data, 0x18000, 5).wrong == 0
+    server, client = ends.pair()
+    for _ in range(20):
+        connect(server, client)
+        with stopped(server.program):
+            for n in range(60):
+                piece = [client.part(0, 0x10000)]
+                client.post(SEND, piece, control=1, remote=server.part(n % 2 * 0x8000, 0))
+            leaving = server.program.later.call("VipDisconnect", server.vi)
+        leaving.result()
+        server.program.fill(server.data, 0x18000, 5)
+        client.until_state("ERROR")
+        outcomes = [done.errors for done in client.drain(SEND)]
+        assert len(outcomes) == 60
+        assert server.program.check(server.data, 0x18000, 5).wrong == 0
+        client.disconnect()
+        if FLUSHED in outcomes:
+            break
+    else:
+        raise AssertionError("nothing was left to be written in any round")
 
 
 def test_both_sides_disconnect_at_the_same_time(ends):
@@ -590,7 +772,6 @@ def test_a_loss_is_noticed_by_the_next_send_without_a_handler(ends):
 
 
 # --- states
-
 
 
 def refuse(side, conn, remote):

@@ -20,8 +20,8 @@ from pximc import MODULES
 from sharing import pinned, wait_until_unpinned
 from shell import until
 from vipl import (
-    ERRORS, FOREVER, LEVELS, PAGE, RD, RECV, RESOURCES, RETURNS, RR, SEND, SOON, STATUS, UD, Done, Ends,
-    ViplError, all_ends, ask, connect, ends, fails, meet, memory_left, says, stopped,
+    ERRORS, FOREVER, FUNCTIONS, LEVELS, PAGE, RD, RECV, RESOURCES, RETURNS, RR, SEND, SOON, STATUS, UD,
+    Done, Ends, ViplError, all_ends, ask, calls, connect, ends, fails, meet, memory_left, says, stopped,
 )  # fmt: skip
 
 WRITE, READ = 1, 2
@@ -458,6 +458,10 @@ def test_who_is_left_is_told_and_nobody_else(fabric, ends, memory_of_connections
     way = WAYS[name]
     bystander = Bystander(ends)
     both = ends.side(STAYS, RR), ends.side(GOES, RR)
+    lesser = [(ends.side(STAYS, level), ends.side(GOES, level)) for level in (UD, RD) if way.cut]
+    for pair in lesser:
+        connect(*pair)
+        pair[0].receive()
     before = pinned(fabric.hosts[GOES])
     held = []
     for step in STEPS:
@@ -468,6 +472,8 @@ def test_who_is_left_is_told_and_nobody_else(fabric, ends, memory_of_connections
     try:
         for _, check in held:
             check(way)
+        for side, _ in lesser:
+            assert (side.wait(RECV).errors, side.told(1)) == (FLUSHED, LOST)
         bystander.goes_on()
         if not way.cut and not way.stops:
             wait_until_unpinned(fabric.hosts[GOES], before)
@@ -673,21 +679,20 @@ def test_a_partner_that_is_stopped_is_waited_for(fabric, ends, memory_of_connect
 
 
 def test_a_child_does_nothing_to_its_parents_connections(ends):
-    """VI-GEN-9: while they have traffic."""
+    """VI-GEN-9: with any function that takes a handle, while they have traffic."""
     stays, goes = ends.side(STAYS, RR), ends.side(GOES, RR)
     connect(stays, goes)
     program = goes.program
-    at, slot = program.allocate(PAGE), goes.slot()
+    found, asking = ask(goes, stays.another(), b"asks", timeout=FOREVER)
+    handles = {
+        "nic": goes.nic, "vi": goes.vi, "cq": program.cq(goes.nic), "conn": found.conn
+    }  # fmt: skip
     orders = [
-        ("VipQueryVi", goes.vi, at, at + 8, at + 48, at + 52),
-        ("VipPostSend", goes.vi, slot, goes.memory),
-        ("VipPostRecv", goes.vi, slot, goes.memory),
-        ("VipSendDone", goes.vi, at),
-        ("VipDeregisterMem", goes.nic, goes.base, goes.memory),
-        ("VipDisconnect", goes.vi),
-        ("VipDestroyVi", goes.vi),
-        ("VipCloseNic", goes.nic),
+        (f"Vip{name}", handles[kind], *arguments)
+        for kind, of_kind in calls(program, goes.nic, goes).items()
+        for name, *arguments in of_kind
     ]
+    assert len(orders) == len(FUNCTIONS) - 1
     for order in orders:
         piece = [stays.part(0, 0x10000)]
         sent = [
@@ -698,6 +703,10 @@ def test_a_child_does_nothing_to_its_parents_connections(ends):
         assert [stays.wait(SEND) for _ in sent] == [
             Done(at, STATUS.DONE | STATUS.OP_RDMA_WRITE, 0x10000, 0) for at in sent
         ]
+    # The parent has all of them.
+    program.accept(found.conn, goes.another().vi)
+    asking.result()
+    program.call("VipDestroyCQ", handles["cq"])
     says(stays, goes, b"to the parent")
     says(goes, stays, b"and back")
     assert (stays.state(), goes.state()) == ("CONNECTED", "CONNECTED")
@@ -778,18 +787,22 @@ def test_a_write_that_the_link_cuts_is_told(fabric, ends, level):
 
 
 def test_a_bridge_that_is_unloaded_ends_connections(fabric, ends):
-    """VI-EM-11, VI-ERR-15, VI-NR-4, VI-SMI-4, VI-SMI-5: of the host where that is done, and of its peers."""
-    stays, goes = ends.side(STAYS), ends.side(GOES)
-    connect(stays, goes)
+    """VI-EM-11, VI-ERR-15, VI-NR-4, VI-SMI-4, VI-SMI-5: of the host where that is done, and of its
+    peers, at each level."""
+    pairs = [(ends.side(STAYS, level), ends.side(GOES, level)) for level in LEVELS]
+    for pair in pairs:
+        connect(*pair)
     bystander = Bystander(ends)
-    for side in (stays, goes):
+    all_sides = [side for pair in pairs for side in pair]
+    for side in all_sides:
         side.receive()
+    stays, goes = pairs[0]
     guest = fabric.hosts[GOES]
     third = bystander.there.host
     assert stays.program.neighbours(stays.nic) == {goes.host, third}
     stack.unload(guest, modules=("pximc_ntb",))
     try:
-        for side in (stays, goes):
+        for side in all_sides:
             assert (side.wait(RECV).errors, side.told(1)) == (FLUSHED, LOST)
             side.disconnect()
             assert side.state() == "IDLE"

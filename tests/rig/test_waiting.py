@@ -132,7 +132,8 @@ def test_a_process_that_waits_is_stopped_at_once(fabric, waiting):
 
 # How far the clock there is ahead, in seconds.
 AHEAD = 36_000
-CLOCK_AHEAD = ("unshare", "--time", "--monotonic", str(AHEAD))
+# The same of one that is behind; it cannot be by more than the host is up.
+BEHIND = -3
 WITH_DEADLINES = tuple(call for call in CALLS if call != "records")
 
 
@@ -140,21 +141,40 @@ def uptime(guest):
     return float(guest.read("/proc/uptime").split()[0])
 
 
-@pytest.fixture(params=WITH_DEADLINES)
-def waits_ahead(request, fabric):
+def waits_elsewhen(fabric, call, ahead):
     """Begin a wait of a process whose clock is ahead, with a deadline by that clock, which is so
     many seconds from now; its call, and when that is by the clock of the host."""
-    ahead = lambda: sharing.Process(fabric.rp, how=CLOCK_AHEAD)
-    with ahead() as owner, ahead() as user:
+    how = ("unshare", "--time", "--monotonic", str(ahead))
+    until(lambda: uptime(fabric.rp) > -ahead)
+    process = lambda: sharing.Process(fabric.rp, how=how)
+    with process() as owner, process() as user:
         here = owner.interface(loopback=True)
         owner.wait_until_up(here)
 
         def begin(seconds):
             at = uptime(fabric.rp) + seconds
-            waits = Waits(owner, user, here, int((at + AHEAD) * 1e9))
-            return getattr(waits, request.param)()[0], at
+            waits = Waits(owner, user, here, int((at + ahead) * 1e9))
+            return getattr(waits, call)()[0], at
 
         yield begin
+
+
+@pytest.fixture(params=WITH_DEADLINES)
+def waits_ahead(request, fabric):
+    yield from waits_elsewhen(fabric, request.param, AHEAD)
+
+
+@pytest.fixture(params=WITH_DEADLINES)
+def waits_behind(request, fabric):
+    yield from waits_elsewhen(fabric, request.param, BEHIND)
+
+
+def test_a_deadline_is_one_of_a_clock_that_is_behind(fabric, waits_behind):
+    """The clock of the host has passed it when the call begins."""
+    call, at = waits_behind(1)
+    with fails(errno.ETIMEDOUT):
+        call.result()
+    assert uptime(fabric.rp) >= at
 
 
 def test_a_deadline_is_one_of_the_clock_of_its_process(fabric, waits_ahead):

@@ -185,6 +185,14 @@ class Functions(shell.Caller):
         """Call a function in a thread that is cancelled after so long; whether that has ended it."""
         return self._order(lambda answer: answer["cancelled"], "cancel", milliseconds, name, *arguments)
 
+    def cancelled(self, name, *arguments):
+        """Call a function in a thread that was cancelled before; it has to return."""
+        return self._order(_returned_all_the_same(name), "cancel", 0, name, *arguments)
+
+    def interrupted(self, microseconds, name, *arguments):
+        """Call a function in a thread that a signal interrupts so often: how many signals there were."""
+        return self._order(_interrupted(name), "alarms", microseconds, name, *arguments)
+
     def poll(self, vi, queue, milliseconds=SOON):
         """Look at a queue until a descriptor is complete: the value, and where it is."""
         return self._order(_polled, "poll", vi, queue, milliseconds)
@@ -252,6 +260,26 @@ def _succeeded(function):
         RETURNED[function].add(name)
         if name != "SUCCESS":
             raise ViplError(name)
+
+    return decode
+
+
+def _returned_all_the_same(function):
+    succeeded = _succeeded(function)
+
+    def decode(answer):
+        assert not answer["cancelled"], function
+        succeeded(answer)
+
+    return decode
+
+
+def _interrupted(function):
+    succeeded = _succeeded(function)
+
+    def decode(answer):
+        succeeded(answer)
+        return answer["alarms"]
 
     return decode
 
@@ -499,6 +527,62 @@ class Program(Functions, shell.Program):
     def notify(self, name, handle, handler):
         """Have a handler called."""
         self.call(name, handle, handler.context, f"handler={handler.kind}")
+
+
+def calls(program, nic, side):
+    """Each function that takes a handle, by the kind of the first one: name, and what follows."""
+    at = program.allocate(PAGE)
+    there = at + 2048
+    program.write(there, (4).to_bytes(2, "little") + bytes(22))
+    place = (side.base, side.memory)
+    descriptor = (side.slot(), side.memory)
+    return {
+        "nic": [
+            ("CreateVi", at, 0, 0, at),
+            ("ConnectWait", there, 0, there, at, at),
+            ("QueryNic", at),
+            ("RegisterMem", side.base, PAGE, at, at),
+            ("DeregisterMem", *place),
+            ("QueryMem", *place, at),
+            ("SetMemAttributes", *place, at),
+            ("CreatePtag", at),
+            ("DestroyPtag", side.ptag),
+            ("CreateCQ", 4, at),
+            ("ErrorCallback", 1, "handler=error"),
+            ("NSInit", 0),
+            ("NSGetHostByName", "text=a", there, 0),
+            ("NSGetHostByAddr", there, at, at),
+            ("NSShutdown",),
+            ("QuerySystemManagementInfo", 1, at),
+            ("CloseNic",),
+        ],
+        "vi": [
+            ("QueryVi", at, at + 8, at + 48, at + 52),
+            ("SetViAttributes", at),
+            ("ConnectRequest", there, there, 100, at),
+            ("ConnectPeerRequest", there, there, 100),
+            ("ConnectPeerDone", at),
+            ("ConnectPeerWait", at),
+            ("PostSend", *descriptor),
+            ("PostRecv", *descriptor),
+            ("SendDone", at),
+            ("RecvDone", at),
+            ("SendWait", 0, at),
+            ("RecvWait", 0, at),
+            ("SendNotify", 1, "handler=queue"),
+            ("RecvNotify", 1, "handler=queue"),
+            ("Disconnect",),
+            ("DestroyVi",),
+        ],
+        "cq": [
+            ("CQDone", at, at),
+            ("CQWait", 0, at, at),
+            ("CQNotify", 1, "handler=cq"),
+            ("ResizeCQ", 4),
+            ("DestroyCQ",),
+        ],
+        "conn": [("ConnectAccept", side.vi), ("ConnectReject",)],
+    }
 
 
 class Server:

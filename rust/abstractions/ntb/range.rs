@@ -23,8 +23,8 @@ use mp_bindings as bindings;
 enum Mapping {
     /// By the physical address of these pages, which go after the mapping.
     Run { _pages: Arc<ContiguousPages> },
-    /// By its physical address, as memory of a device.
-    Device,
+    /// By its physical address, as memory of a device, which is claimed until it is unmapped.
+    Device { _range: DeviceRange },
     /// By this table of its pages.
     Pages {
         table: NonNull<c_void>,
@@ -81,9 +81,12 @@ impl MappedRange {
         if !range.phys().is_multiple_of(page) || whole.is_none_or(|whole| len > whole) {
             return Err(EINVAL);
         }
+        let mapping = Mapping::Device {
+            _range: range.clone(),
+        };
         // SAFETY: By its invariants the range is no memory of the kernel's, and who named it
         // answers for what peers do there.
-        unsafe { Self::new(dev, range.phys(), usize::try_from(len)?, Mapping::Device) }
+        unsafe { Self::new(dev, range.phys(), usize::try_from(len)?, mapping) }
     }
 
     /// Map `len` bytes at `phys`, as `mapping` says.
@@ -92,7 +95,7 @@ impl MappedRange {
     ///
     /// Peers may write there, in any way, as long as the mapping is there.
     unsafe fn new(dev: &NtbDev, phys: u64, len: usize, mapping: Mapping) -> Result<Self> {
-        let is_device = matches!(mapping, Mapping::Device);
+        let is_device = matches!(mapping, Mapping::Device { .. });
         // SAFETY: The DMA device is valid while the NTB device is; as the caller promises.
         let dma = unsafe { bindings::ntb_map_range(dev.dma_dev_raw(), phys, len, is_device) };
         if dma == u64::MAX {
@@ -174,8 +177,8 @@ impl Drop for MappedRange {
         }
         let dev = self.dev.dma_dev_raw();
         match &self.mapping {
-            Mapping::Run { .. } | Mapping::Device => {
-                let is_device = matches!(self.mapping, Mapping::Device);
+            Mapping::Run { .. } | Mapping::Device { .. } => {
+                let is_device = matches!(self.mapping, Mapping::Device { .. });
                 // SAFETY: The mapping that the invariants describe; no translation leads to it.
                 unsafe { bindings::ntb_unmap_range(dev, self.dma, self.len, is_device) };
             }

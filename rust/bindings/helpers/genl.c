@@ -69,6 +69,64 @@ __mp_helper bool mp_helper_genl_is_heard(const struct genl_family *family)
 	return genl_has_listeners(family, &init_net, 0);
 }
 
+/* --- answers that come later -------------------------------------------------- */
+
+/* The number of the socket that has sent a request, and the request's header. */
+__mp_helper u32 mp_helper_genl_asker(const struct genl_info *info, struct nlmsghdr *header)
+{
+	*header = *info->nlhdr;
+	return info->snd_portid;
+}
+
+__mp_helper void *mp_helper_genl_put_late_answer(struct sk_buff *skb,
+						 const struct genl_family *family,
+						 u32 socket, u32 number, u8 cmd)
+{
+	return genlmsg_put(skb, socket, number, family, 0, cmd);
+}
+
+__mp_helper int mp_helper_genl_send_late(struct sk_buff *skb, u32 socket)
+{
+	return genlmsg_unicast(&init_net, skb, socket);
+}
+
+/* As netlink_ack(), which wants the request itself; the explanation may be NULL. */
+__mp_helper int mp_helper_genl_refuse_late(u32 socket, const struct nlmsghdr *request,
+					   int error, const char *why)
+{
+	size_t text = why ? nla_total_size(strlen(why) + 1) : 0;
+	struct nlmsgerr *told;
+	struct nlmsghdr *header;
+	struct sk_buff *skb;
+
+	skb = nlmsg_new(sizeof(*told) + text, GFP_KERNEL);
+	if (!skb)
+		return -ENOMEM;
+	header = nlmsg_put(skb, socket, request->nlmsg_seq, NLMSG_ERROR, sizeof(*told),
+			   NLM_F_CAPPED | (why ? NLM_F_ACK_TLVS : 0));
+	if (!header || (why && nla_put_string(skb, NLMSGERR_ATTR_MSG, why))) {
+		nlmsg_free(skb);
+		return -EMSGSIZE;
+	}
+	told = nlmsg_data(header);
+	told->error = error;
+	told->msg = *request;
+	nlmsg_end(skb, header);
+	return genlmsg_unicast(&init_net, skb, socket);
+}
+
+/* Whether a socket of the first network namespace is closed, and its number. */
+__mp_helper bool mp_helper_genl_is_closed(unsigned long action, void *data, u32 *socket)
+{
+	const struct netlink_notify *closed = data;
+
+	if (action != NETLINK_URELEASE || closed->protocol != NETLINK_GENERIC ||
+	    closed->net != &init_net)
+		return false;
+	*socket = closed->portid;
+	return true;
+}
+
 /* --- attributes ------------------------------------------------------------- */
 
 __mp_helper int mp_helper_nla_put_number(struct sk_buff *skb, int type, u64 value)

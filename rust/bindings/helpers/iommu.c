@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
+#include <linux/device/bus.h>
 #include <linux/iommu.h>
+#include <linux/notifier.h>
 #include <linux/pci.h>
+#include <linux/rcupdate.h>
 
 /*
  * Groups of devices that an IOMMU cannot tell apart, and the domain that one is in.
@@ -35,6 +38,79 @@ __mp_helper int mp_helper_iommu_group_visit(void *group,
 					    void *data)
 {
 	return iommu_group_for_each_dev(group, data, visit);
+}
+
+/*
+ * Whether the driver of a device leaves it to programs what the device reaches, as VFIO does. A
+ * driver that is leaving is there until the end of a grace period.
+ */
+static bool mp_driver_manages_dma(struct device *dev)
+{
+	const struct device_driver *drv;
+
+	guard(rcu)();
+	drv = READ_ONCE(dev->driver);
+	return drv && dev_is_pci(dev) && to_pci_driver(drv)->driver_managed_dma;
+}
+
+/* Whether a range of bus addresses is in a window of a function's own host bridge. */
+static bool mp_is_in_window(struct pci_dev *pdev, u64 first, u64 last)
+{
+	struct pci_host_bridge *bridge = pci_find_host_bridge(pdev->bus);
+	struct resource_entry *window;
+
+	resource_list_for_each_entry(window, &bridge->windows)
+		if (resource_type(window->res) == IORESOURCE_MEM &&
+		    first >= window->res->start - window->offset &&
+		    last <= window->res->end - window->offset)
+			return true;
+	return false;
+}
+
+struct mp_bus_range {
+	u64 first, last;
+};
+
+static int mp_must_not_be_led(struct device *dev, void *data)
+{
+	struct mp_bus_range *range = data;
+
+	return !dev_is_pci(dev) || mp_driver_manages_dma(dev) ||
+	       !mp_is_in_window(to_pci_dev(dev), range->first, range->last);
+}
+
+/*
+ * Whether the kernel's DMA interface gives these addresses to no device of the group, and no
+ * driver of one lets programs take the group's domain away.
+ */
+__mp_helper bool mp_helper_iommu_group_may_be_led(void *group, u64 bus, size_t len)
+{
+	struct mp_bus_range range = { bus, bus + len - 1 };
+
+	return !iommu_group_for_each_dev(group, &range, mp_must_not_be_led);
+}
+
+/*
+ * The group of a device that gets a driver which lets programs take the group's domain away, with
+ * a reference, if that is what a notifier of the bus is told; the device's lock is held.
+ */
+__mp_helper void *mp_helper_iommu_group_to_leave(unsigned long action, void *data)
+{
+	struct device *dev = data;
+
+	if (action != BUS_NOTIFY_BIND_DRIVER || !mp_driver_manages_dma(dev))
+		return NULL;
+	return iommu_group_get(dev);
+}
+
+__mp_helper int mp_helper_pci_bus_notifier_add(struct notifier_block *block)
+{
+	return bus_register_notifier(&pci_bus_type, block);
+}
+
+__mp_helper void mp_helper_pci_bus_notifier_remove(struct notifier_block *block)
+{
+	bus_unregister_notifier(&pci_bus_type, block);
 }
 
 #ifdef CONFIG_IOMMU_API

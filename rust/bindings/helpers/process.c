@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
+#include <linux/bitops.h>
+#include <linux/cleanup.h>
 #include <linux/compat.h>
 #include <linux/cred.h>
 #include <linux/fdtable.h>
@@ -8,6 +10,7 @@
 #include <linux/sched/mm.h>
 #include <linux/sched/signal.h>
 #include <linux/sched/task.h>
+#include <linux/spinlock.h>
 #include <linux/user_namespace.h>
 #include <linux/wait.h>
 
@@ -66,40 +69,29 @@ __mp_helper bool mp_helper_user_namespace(unsigned int up, unsigned int *owner,
 	return true;
 }
 
-static int mp_is_file(const void *wanted, struct file *file, unsigned int fd)
+/* The calling task's table of descriptors, for comparisons only; NULL once it has given it up. */
+__mp_helper const void *mp_helper_current_table(void)
 {
-	return file == wanted;
+	return current->files;
 }
 
-/* A task that exits has given its table up before the table is emptied. */
-static bool mp_task_has_file(struct task_struct *task, const void *file)
+/*
+ * Whether the calling task's table is this one and has a descriptor of the file. What is not
+ * open costs one bit: a table may have a million of places.
+ */
+__mp_helper bool mp_helper_current_table_has_file(const void *table, const void *file)
 {
-	bool found;
+	struct files_struct *files = current->files;
+	struct fdtable *fdt;
+	unsigned int fd;
 
-	task_lock(task);
-	found = task->files && iterate_fd(task->files, 0, mp_is_file, file);
-	task_unlock(task);
-	return found;
-}
-
-/* Whether any thread of a group has a descriptor of the file: each may have its own. */
-__mp_helper bool mp_helper_thread_group_has_file(void *pid, const void *file)
-{
-	struct files_struct *seen = NULL;
-	struct task_struct *leader, *task;
-
-	guard(rcu)();
-	leader = pid_task(pid, PIDTYPE_TGID);
-	if (!leader)
+	if (!files || files != table)
 		return false;
-	for_each_thread(leader, task) {
-		struct files_struct *files = READ_ONCE(task->files);
-
-		/* As a rule they all have the same one. */
-		if (files && files != seen && mp_task_has_file(task, file))
+	guard(spinlock)(&files->file_lock);
+	fdt = files_fdtable(files);
+	for_each_set_bit(fd, fdt->open_fds, fdt->max_fds)
+		if (rcu_access_pointer(fdt->fd[fd]) == file)
 			return true;
-		seen = files;
-	}
 	return false;
 }
 

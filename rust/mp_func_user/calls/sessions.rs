@@ -6,6 +6,7 @@ use super::{
     answer,
     expect_zero,
     need_physical_addresses,
+    range_of_bar,
     user,
     Told, //
 };
@@ -17,10 +18,15 @@ use crate::{
     uapi::*, //
 };
 use kernel::{
+    page::PAGE_SIZE,
     prelude::*,
     uaccess::UserPtr, //
 };
 use mp_kernel::{
+    iomem::{
+        Bar,
+        DeviceRange, //
+    },
     iommu::Rights,
     process::{
         self,
@@ -54,7 +60,7 @@ fn parameters(open: &mp_session_open) -> Result<Params> {
     };
     let location = match open.location {
         MP_LOCATION_LOGICAL => Location::Logical,
-        MP_LOCATION_PHYSICAL => Location::Physical,
+        MP_LOCATION_PHYSICAL | MP_LOCATION_BAR => Location::Physical,
         _ => return Err(EINVAL),
     };
     Ok(Params {
@@ -79,11 +85,42 @@ fn parameters(open: &mp_session_open) -> Result<Params> {
     })
 }
 
+/// The BAR that a server names, if it names one.
+///
+/// # Errors
+///
+/// `EINVAL` if it must not.
+fn bar_of(open: &mp_session_open) -> Result<Option<Bar>> {
+    let bar = bar_of!(open);
+    match open.location {
+        MP_LOCATION_BAR if open.role == MP_ROLE_SERVER => Ok(Some(bar)),
+        MP_LOCATION_BAR => Err(EINVAL),
+        _ if bar != Bar::default() => Err(EINVAL),
+        _ => Ok(None),
+    }
+}
+
+/// What a server shows of a BAR: the whole pages.
+///
+/// # Errors
+///
+/// Those of [`range_of_bar`].
+fn range_of_session(bar: Bar, open: &mp_session_open) -> Result<DeviceRange> {
+    let len = open.local_max.checked_next_multiple_of(PAGE_SIZE as u64);
+    range_of_bar(bar, open.address, len.ok_or(EINVAL)?)
+}
+
 pub(super) fn open_session(context: &Context, arg: UserPtr) -> Result {
     let (mut open, size) = read_sized::<mp_session_open>(arg)?;
     let link = context.shared().links.get(open.interface)?;
     expect_zero(open.reserved)?;
-    let params = parameters(&open)?;
+    let bar = bar_of(&open)?;
+    // Claimed until the session has claimed it.
+    let range = bar.map(|bar| range_of_session(bar, &open)).transpose()?;
+    let mut params = parameters(&open)?;
+    if let Some(range) = &range {
+        params.address = range.phys();
+    }
     let is_pending = partner::is_pending(&open)?;
     let len = open.data_size as usize;
     params.check(len).map_err(|_| EINVAL)?;

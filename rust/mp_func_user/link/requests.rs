@@ -9,7 +9,10 @@ use super::{
 };
 use crate::{
     answer::Acceptance,
-    desk::Desk,
+    desk::{
+        range_of_session,
+        Desk, //
+    },
     outbox::Outbox,
     session::Session, //
 };
@@ -72,6 +75,9 @@ impl Link {
         };
         let params = session.params();
         check_physical(&up.memory, &params)?;
+        if params.location == Location::Physical && params.connection == Role::Server {
+            session.claim(range_of_session(params.address, params.local.max)?);
+        }
         let outbox = outbox.clone();
         self.make_room(&outbox, up)?;
         let open = self.sessions.lock().len();

@@ -531,7 +531,7 @@ impl Watch {
 impl Listener<ModuleGoes> for Watch {
     /// The module that goes sends nothing any more: its frames are of the phase that
     /// ends here, or of one that has ended.
-    fn notify(&self) {
+    fn notify(&self, (): ()) {
         let _guard = self.one_at_a_time.lock();
         let old = PHASE.load(Relaxed);
         PHASE.xchg(old ^ 1, Full);

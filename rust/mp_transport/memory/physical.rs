@@ -31,9 +31,8 @@ use mp_proto::layout::PAGE;
 /// As many as the windows of some bridges.
 const COUNT: usize = 4;
 
-/// Where a window leads.
-#[derive(Clone, Copy)]
-struct Range(DeviceRange);
+/// Where a window leads: an address, and bytes.
+struct Range(u64, u64);
 
 impl Range {
     /// The address of its byte at `off`.
@@ -42,8 +41,8 @@ impl Range {
     ///
     /// `EINVAL` outside.
     fn address(&self, off: u64) -> Result<u64> {
-        match off < self.0.len() {
-            true => Ok(self.0.phys() + off),
+        match off < self.1 {
+            true => Ok(self.0 + off),
             false => Err(EINVAL),
         }
     }
@@ -75,7 +74,7 @@ impl RemoteBytes for Range {
 #[pin_data]
 pub(crate) struct OwnWindows {
     #[pin]
-    led: Mutex<[Option<Range>; COUNT]>,
+    led: Mutex<[Option<DeviceRange>; COUNT]>,
 }
 
 impl OwnWindows {
@@ -86,7 +85,7 @@ impl OwnWindows {
     /// `ENOMEM`.
     pub(crate) fn new() -> Result<Arc<Self>> {
         let this = pin_init!(Self {
-            led <- new_mutex!([None; COUNT]),
+            led <- new_mutex!([const { None }; COUNT]),
         });
         Arc::pin_init(this, GFP_KERNEL)
     }
@@ -109,14 +108,17 @@ impl LeadWindows for OwnWindows {
         self.check(window, range.phys(), range.len())?;
         let mut led = self.led.lock();
         let place = led.get_mut(window as usize).ok_or(ENODEV)?;
-        *place = Some(Range(*range));
+        let before = place.replace(range.clone());
+        drop(led);
+        drop(before);
         Ok(())
     }
 
     fn withdraw(&self, window: u32) {
-        if let Some(place) = self.led.lock().get_mut(window as usize) {
-            *place = None;
-        }
+        let mut led = self.led.lock();
+        let before = led.get_mut(window as usize).and_then(Option::take);
+        drop(led);
+        drop(before);
     }
 }
 
@@ -127,8 +129,9 @@ impl SeeWindows for OwnWindows {
 
     fn look(&self, window: u32) -> Result<(Arc<dyn RemoteBytes>, u64)> {
         let led = self.led.lock();
-        let range = led.get(window as usize).copied().flatten().ok_or(EINVAL)?;
+        let range = led.get(window as usize).and_then(Option::as_ref);
+        let (phys, len) = range.map(|at| (at.phys(), at.len())).ok_or(EINVAL)?;
         drop(led);
-        Ok((Arc::new(range, GFP_KERNEL)?, range.0.len()))
+        Ok((Arc::new(Range(phys, len), GFP_KERNEL)?, len))
     }
 }

@@ -1,27 +1,22 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The rings of a link in one epoch. The sending halves are [`mp_proto::sending`]'s, as in the
-//! kernel; the receiving halves are driven as `rust/pximc_ntb/channel.rs` does, by the same calls of
-//! [`mp_proto::ring`] in the same order. Copies by a DMA engine are left out.
+//! The rings of a link in one epoch. Their halves are [`mp_proto::sending`]'s and
+//! [`mp_proto::receiving`]'s, as in the kernel. Copies by a DMA engine are left out.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use mp_proto::layout::{Layout, CONTROL_RING};
 use mp_proto::memory::OutOfBounds;
-use mp_proto::ring::{
-    Armed, Chunk, Consumer, Corrupt, NextError, Reassembly, Record, Ringing, Slot, Step,
-};
-use mp_proto::sending::{self, Context, Copies, Payload, Pending, SendingHalf};
+use mp_proto::receiving::{self, AddError, Arrived, Assembly, Kept, ReceivingHalf, Upper, RX_HELD};
+use mp_proto::ring::{Chunk, Corrupt, Record, Ringing, Slot, Step};
+use mp_proto::sending::{self, Copies, Payload, Pending, SendingHalf};
+use mp_proto::side::Side;
 use mp_proto::wire::{Envelope, Priority, Tag};
 
 use crate::dice::Dice;
 use crate::wire::{Near, Window};
 
-/// Records a consumer may hold at a time.
-const RX_HELD: usize = 256;
-/// See `URGENT_PART` of the kernel module.
-const URGENT_PART: u32 = 4;
 /// Most data bytes of a frame.
 pub const MAX_FRAME: usize = 128 << 10;
 
@@ -86,25 +81,63 @@ impl Copies<Sent> for NoCopies {
 
 type Tx = SendingHalf<Sent, NoCopies>;
 
-struct Kept {
-    place: usize,
-    /// Its data, for the moment at which it is given back.
-    record: Record,
-    skip: usize,
-    want: Vec<u8>,
-    moved: bool,
-    given_back: bool,
-    old: bool,
+/// What of a record is to be seen: headers, and data.
+type Bytes = (Vec<u8>, Vec<u8>);
+
+/// The bytes of a record.
+fn bytes_of(record: &Record, near: &Near) -> Bytes {
+    let skip = record.hdr.hdr_len as usize;
+    let (mut headers, mut data) = (vec![0; skip], vec![0; record.data_len as usize]);
+    let parts = record.parts;
+    parts.read(near, 0, &mut headers).expect("inside");
+    parts.read(near, skip, &mut data).expect("inside");
+    (headers, data)
 }
 
-struct Rx {
-    consumer: Consumer<RX_HELD>,
-    order: Reassembly,
-    open: Option<(Vec<u8>, Vec<u8>)>,
-    kept: Vec<Kept>,
-    /// What is given back is to be released at once.
-    urgent: bool,
+/// Frames in parts: there is always memory for one.
+#[derive(Default)]
+struct Parts {
+    open: Option<Bytes>,
 }
+
+impl Assembly<Near> for Parts {
+    type Whole = Bytes;
+
+    fn add(&mut self, near: &Near, record: &Record, step: Step) -> Result<Option<Bytes>, AddError> {
+        let (headers, data) = bytes_of(record, near);
+        if step.first {
+            self.open = Some((headers, Vec::with_capacity(step.total as usize)));
+        }
+        let Some((_, whole)) = &mut self.open else {
+            return Ok(None);
+        };
+        let is_next = step.data_off as usize == whole.len();
+        assert!(is_next, "a part is out of place");
+        whole.extend_from_slice(&data);
+        Ok(step.last.then(|| self.open.take()).flatten())
+    }
+
+    fn give_back(&mut self, _whole: Bytes) {}
+}
+
+/// Where the data of a frame is that a function keeps.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum At {
+    Ring,
+    Own,
+    Nowhere,
+}
+
+/// A record that a function keeps.
+struct Spot {
+    place: usize,
+    record: Record,
+    /// Its bytes when it arrived.
+    came: Bytes,
+    at: Cell<At>,
+}
+
+type Rx = ReceivingHalf<Parts, Vec<Option<Kept<Rc<Spot>>>>>;
 
 /// What a poll found.
 pub struct Received {
@@ -114,6 +147,15 @@ pub struct Received {
     pub data: Vec<u8>,
     /// Nothing more is known to be in the ring.
     pub last: bool,
+}
+
+/// The records of one ring that functions keep or have given back.
+#[derive(Default)]
+struct InHands {
+    kept: RefCell<Vec<Rc<Spot>>>,
+    returned: RefCell<Vec<usize>>,
+    /// What is given back is to be released at once.
+    urgent: Cell<bool>,
 }
 
 /// What the rings of a link have in common.
@@ -126,6 +168,9 @@ struct Shared {
     bells: Rc<RefCell<Vec<(usize, u16)>>>,
     /// Queues of which a side has gone to sleep.
     asleep: RefCell<Vec<u16>>,
+    /// By ring.
+    in_hands: Vec<InHands>,
+    moved_out: Cell<u64>,
 }
 
 impl Shared {
@@ -147,26 +192,31 @@ impl Shared {
         self.give_up();
     }
 
-    fn ring_bell(&self, number: usize) {
-        let bell = (self.port, queue_of(number));
-        self.bells.borrow_mut().push(bell);
-    }
-
-    fn asleep(&self, number: usize) {
-        self.asleep.borrow_mut().push(queue_of(number));
+    /// What is kept is still what has arrived.
+    fn look(&self, spot: &Spot) {
+        let same = bytes_of(&spot.record, &self.near) == spot.came;
+        assert!(
+            same || self.tainted.get(),
+            "a frame that is kept has changed"
+        );
     }
 }
 
-/// What calls of the sending half of a ring are made for.
+/// What calls of the halves of a ring are made for.
 struct On<'a> {
     shared: &'a Shared,
     number: usize,
 }
 
-impl Context<Sent> for On<'_> {
+impl On<'_> {
+    fn in_hands(&self) -> &InHands {
+        &self.shared.in_hands[self.number]
+    }
+}
+
+impl Side for On<'_> {
     type Inbound = Near;
     type Outbound = Window;
-    type Copies = NoCopies;
 
     fn inbound(&self) -> &Near {
         &self.shared.near
@@ -179,6 +229,24 @@ impl Context<Sent> for On<'_> {
     fn is_open(&self) -> bool {
         self.shared.is_open()
     }
+
+    fn ring_bell(&self) {
+        let bell = (self.shared.port, queue_of(self.number));
+        self.shared.bells.borrow_mut().push(bell);
+    }
+
+    fn asleep(&self) {
+        let queue = queue_of(self.number);
+        self.shared.asleep.borrow_mut().push(queue);
+    }
+
+    fn corrupt(&self, cause: Corrupt) {
+        self.shared.fail(cause);
+    }
+}
+
+impl sending::Context<Sent> for On<'_> {
+    type Copies = NoCopies;
 
     fn write_data(
         &self,
@@ -206,22 +274,75 @@ impl Context<Sent> for On<'_> {
 
     fn copy_ended(&self, _len: u32, _copied: bool) {}
 
-    fn ring_bell(&self) {
-        self.shared.ring_bell(self.number);
-    }
-
-    fn asleep(&self) {
-        self.shared.asleep(self.number);
-    }
-
     fn ring_full(&self) {}
-
-    fn corrupt(&self, cause: Corrupt) {
-        self.shared.fail(cause);
-    }
 
     fn unreadable(&self) {
         unreachable!("the data of all frames is there");
+    }
+}
+
+impl receiving::Context<Rc<Spot>> for On<'_> {
+    fn take_returned(&self, f: impl FnMut(usize)) {
+        self.in_hands().returned.take().into_iter().for_each(f);
+    }
+
+    fn set_urgent(&self, urgent: bool) {
+        self.in_hands().urgent.set(urgent);
+    }
+
+    fn move_out(&self, spot: &Rc<Spot>) -> bool {
+        if spot.at.get() != At::Ring {
+            return false;
+        }
+        self.shared.look(spot);
+        spot.at.set(At::Own);
+        self.shared.moved_out.set(self.shared.moved_out.get() + 1);
+        true
+    }
+}
+
+/// The service, which keeps one in so many frames.
+struct Service<'a> {
+    on: On<'a>,
+    keeps: u64,
+    dice: RefCell<&'a mut Dice>,
+    got: RefCell<Option<Received>>,
+}
+
+impl Service<'_> {
+    fn take(&self, (headers, data): Bytes, last: bool) {
+        let got = Received {
+            headers,
+            data,
+            last,
+        };
+        assert!(self.got.replace(Some(got)).is_none(), "one at a time");
+    }
+}
+
+impl Upper<Rc<Spot>, Bytes> for Service<'_> {
+    fn frame(&self, frame: &Arrived<'_>) -> Option<Rc<Spot>> {
+        let came = bytes_of(frame.record, &self.on.shared.near);
+        self.take(came.clone(), frame.is_last);
+        if !(frame.may_keep && self.dice.borrow_mut().once_in(self.keeps)) {
+            return None;
+        }
+        let spot = Rc::new(Spot {
+            place: frame.place,
+            record: *frame.record,
+            came,
+            at: Cell::new(At::Ring),
+        });
+        self.on.in_hands().kept.borrow_mut().push(spot.clone());
+        Some(spot)
+    }
+
+    fn whole(&self, whole: &Bytes, is_last: bool) {
+        self.take(whole.clone(), is_last);
+    }
+
+    fn no_memory(&self) {
+        unreachable!("there is memory");
     }
 }
 
@@ -229,8 +350,6 @@ impl Context<Sent> for On<'_> {
 pub struct Channel {
     /// The epochs of this host and of the peer.
     pub epochs: (u64, u64),
-    /// Kept frames that were moved out.
-    pub moved_out: u64,
     shared: Shared,
     rings: Vec<(Tx, Rx)>,
     dice: Dice,
@@ -238,7 +357,7 @@ pub struct Channel {
 }
 
 /// What a channel is made of.
-pub struct Parts {
+pub struct Making {
     /// The link.
     pub port: usize,
     /// The epochs of this host and of the peer.
@@ -263,38 +382,36 @@ pub struct Parts {
 
 impl Channel {
     /// The channel of a new epoch.
-    pub fn new(parts: Parts, ours: &Layout, theirs: &Layout) -> Channel {
-        let (tx, rx) = parts.tags;
+    pub fn new(made: Making, ours: &Layout, theirs: &Layout) -> Channel {
+        let (tx, rx) = made.tags;
         let queues = ours.queues.min(theirs.queues);
         let ring = |ring| {
             let (to, from) = (theirs.ring(ring), ours.ring(ring));
             let (to, from) = (to.expect("validated"), from.expect("planned"));
             let urgent = ring == CONTROL_RING;
-            let half = Tx::new(to, tx, rx, parts.ringing, urgent, None).expect("validated");
-            let other = Rx {
-                consumer: Consumer::new(from, tx, rx, parts.ringing).expect("planned"),
-                order: Reassembly::new(),
-                open: None,
-                kept: Vec::new(),
-                urgent: false,
-            };
-            (half, other)
+            let half = Tx::new(to, tx, rx, made.ringing, urgent, None).expect("validated");
+            let places = (0..RX_HELD).map(|_| None).collect();
+            let parts = Parts::default();
+            let other = Rx::new(from, tx, rx, made.ringing, urgent, parts, places);
+            (half, other.expect("planned"))
         };
+        let rings: Vec<_> = (CONTROL_RING..=queues).map(ring).collect();
         Channel {
-            epochs: parts.epochs,
-            moved_out: 0,
-            rings: (CONTROL_RING..=queues).map(ring).collect(),
+            epochs: made.epochs,
             shared: Shared {
-                port: parts.port,
-                near: parts.near,
-                far: parts.far,
+                port: made.port,
+                near: made.near,
+                far: made.far,
                 state: Cell::new(State::Open),
-                tainted: Cell::new(parts.tainted),
-                bells: parts.bells,
+                tainted: Cell::new(made.tainted),
+                bells: made.bells,
                 asleep: RefCell::default(),
+                in_hands: rings.iter().map(|_| InHands::default()).collect(),
+                moved_out: Cell::new(0),
             },
-            dice: parts.dice,
-            keeps: parts.keeps,
+            rings,
+            dice: made.dice,
+            keeps: made.keeps,
         }
     }
 
@@ -309,6 +426,11 @@ impl Channel {
         self.shared.asleep.take()
     }
 
+    /// Kept frames that were moved out.
+    pub fn moved_out(&self) -> u64 {
+        self.shared.moved_out.get()
+    }
+
     /// Number of data rings.
     pub fn queues(&self) -> u16 {
         (self.rings.len() - 1) as u16
@@ -318,17 +440,19 @@ impl Channel {
     pub fn repeat_indices(&mut self) {
         for (tx, rx) in &mut self.rings {
             tx.repeat(&self.shared.far).expect("inside");
-            rx.consumer.repeat(&self.shared.far).expect("inside");
+            rx.repeat(&self.shared.far).expect("inside");
         }
     }
 
     /// End the traffic.
     pub fn close(&mut self) {
         self.shared.state.set(State::Closed);
-        for (tx, rx) in &mut self.rings {
+        for (tx, _) in &mut self.rings {
             tx.close();
-            // Given back before, and still to be collected.
-            rx.kept.retain(|kept| kept.given_back);
+        }
+        for hands in &self.shared.in_hands {
+            // They are cut off their data.
+            hands.kept.take();
         }
     }
 
@@ -358,6 +482,12 @@ impl Channel {
     fn sending(&mut self, number: usize) -> (&mut Tx, On<'_>) {
         let Channel { shared, rings, .. } = self;
         (&mut rings[number].0, On { shared, number })
+    }
+
+    /// The receiving half of a ring, and the same.
+    fn receiving(&mut self, number: usize) -> (&mut Rx, On<'_>) {
+        let Channel { shared, rings, .. } = self;
+        (&mut rings[number].1, On { shared, number })
     }
 
     /// Queue a frame.
@@ -409,25 +539,23 @@ impl Channel {
 
     /// Take records until there is a whole frame, at most `budget` of them; count them in `done`.
     pub fn receive(&mut self, number: usize, budget: u32, done: &mut u32) -> Option<Received> {
-        if number >= self.rings.len() {
-            return None;
-        }
-        while *done < budget && self.is_open() {
-            self.collect(number);
-            let record = match self.rings[number].1.consumer.next(&self.shared.near) {
-                Ok(Some(record)) => record,
-                Ok(None) | Err(NextError::TooManyHeld) => break,
-                Err(NextError::Corrupt(cause)) => {
-                    self.shared.fail(cause);
-                    break;
-                }
-            };
+        let Channel {
+            shared,
+            rings,
+            dice,
+            keeps,
+            ..
+        } = self;
+        let (_, rx) = rings.get_mut(number)?;
+        let service = Service {
+            on: On { shared, number },
+            keeps: *keeps,
+            dice: RefCell::new(dice),
+            got: RefCell::default(),
+        };
+        while *done < budget && rx.receive_one(&service.on, &service) {
             *done += 1;
-            let got = self.take(number, &record);
-            let rx = &self.rings[number].1;
-            if rx.consumer.unpublished_units() > rx.consumer.units() / 4 {
-                self.give_back(number);
-            }
+            let got = service.got.take();
             if got.is_some() {
                 return got;
             }
@@ -437,208 +565,50 @@ impl Channel {
 
     /// End a poll of a ring.
     pub fn end_poll(&mut self, number: usize) {
-        if number >= self.rings.len() {
-            return;
+        if number < self.rings.len() {
+            let (rx, on) = self.receiving(number);
+            rx.end_poll(&on);
         }
-        self.collect(number);
-        while !self.rings[number].1.consumer.may_keep() && self.move_out(number) {}
-        let rx = &mut self.rings[number].1;
-        rx.urgent = rx.consumer.held_units() > rx.consumer.units() / URGENT_PART;
-        self.give_back(number);
-    }
-
-    /// Release the records that functions have given back.
-    fn collect(&mut self, number: usize) {
-        let Rx { consumer, kept, .. } = &mut self.rings[number].1;
-        kept.retain(|record| {
-            if record.given_back && !record.moved {
-                assert!(consumer.release_at(record.place));
-            }
-            !record.given_back && !record.moved
-        });
     }
 
     /// A function gives back something that it keeps, after a look at it; the queues that are to
     /// be polled for it.
     pub fn give_back_kept(&mut self) -> Vec<u16> {
         let mut urgent = Vec::new();
-        for number in 0..self.rings.len() {
-            let kept = &self.rings[number].1.kept;
+        for (number, hands) in self.shared.in_hands.iter().enumerate() {
+            let mut kept = hands.kept.borrow_mut();
             if kept.is_empty() {
                 continue;
             }
             let pick = self.dice.pick(kept.len());
-            self.look(number, pick);
-            let rx = &mut self.rings[number].1;
-            rx.kept[pick].given_back = true;
-            if rx.urgent {
+            let spot = kept.swap_remove(pick);
+            if spot.at.replace(At::Nowhere) != At::Ring {
+                continue;
+            }
+            self.shared.look(&spot);
+            hands.returned.borrow_mut().push(spot.place);
+            if hands.urgent.get() {
                 urgent.push(queue_of(number));
             }
         }
         urgent
     }
 
-    /// What is kept is still what has arrived.
-    fn look(&mut self, number: usize, pick: usize) {
-        let kept = &self.rings[number].1.kept[pick];
-        if kept.given_back {
-            return;
-        }
-        let mut data = vec![0; kept.want.len()];
-        let parts = kept.record.parts;
-        parts
-            .read(&self.shared.near, kept.skip, &mut data)
-            .expect("inside");
-        let same = data == kept.want || self.shared.tainted.get();
-        assert!(same, "a frame that is kept has changed");
-    }
-
     /// A heartbeat: what has been kept since the last one is moved out.
     pub fn age_kept(&mut self) {
         for number in 0..self.rings.len() {
-            if self.rings[number].1.kept.is_empty() || !self.is_open() {
-                continue;
-            }
-            self.collect(number);
-            while self.rings[number].1.kept.first().is_some_and(|k| k.old) && self.move_out(number)
-            {
-            }
-            for record in &mut self.rings[number].1.kept {
-                record.old = true;
-            }
-            self.collect(number);
-            self.give_back(number);
+            let (rx, on) = self.receiving(number);
+            rx.age(&on);
         }
-    }
-
-    fn move_out(&mut self, number: usize) -> bool {
-        if self.rings[number].1.kept.is_empty() {
-            return false;
-        }
-        self.look(number, 0);
-        let rx = &mut self.rings[number].1;
-        let oldest = rx.kept.remove(0);
-        if !oldest.moved {
-            assert!(rx.consumer.release_at(oldest.place));
-        }
-        self.moved_out += 1;
-        true
-    }
-
-    fn give_back(&mut self, number: usize) {
-        if !self.is_open() {
-            return;
-        }
-        let rx = &mut self.rings[number].1;
-        if rx
-            .consumer
-            .publish_cons(&self.shared.far, &self.shared.near)
-            == Ok(true)
-        {
-            self.shared.ring_bell(number);
-        }
-    }
-
-    fn take(&mut self, number: usize, record: &Record) -> Option<Received> {
-        let accepted = self.rings[number].1.order.accept(record);
-        let step = match accepted {
-            Ok(step) => step,
-            Err(cause) => {
-                self.shared.fail(cause);
-                self.rings[number].1.consumer.release(record.token);
-                return None;
-            }
-        };
-        let skip = record.hdr.hdr_len as usize;
-        let mut headers = vec![0; skip];
-        let mut data = vec![0; record.data_len as usize];
-        record
-            .parts
-            .read(&self.shared.near, 0, &mut headers)
-            .expect("inside");
-        record
-            .parts
-            .read(&self.shared.near, skip, &mut data)
-            .expect("inside");
-        if !(step.first && step.last) {
-            self.rings[number].1.consumer.release(record.token);
-            return self.take_part(number, step, headers, data);
-        }
-        self.keep_or_release(number, record, &data);
-        let last = !self.rings[number].1.consumer.knows_more();
-        Some(Received {
-            headers,
-            data,
-            last,
-        })
-    }
-
-    fn keep_or_release(&mut self, number: usize, record: &Record, data: &[u8]) {
-        let rx = &mut self.rings[number].1;
-        let has_room = rx.consumer.may_keep() && rx.kept.len() < RX_HELD / 2;
-        if number != 0 && has_room && self.dice.once_in(self.keeps) {
-            rx.kept.push(Kept {
-                place: Consumer::<RX_HELD>::place_of(record.token),
-                record: *record,
-                skip: record.hdr.hdr_len as usize,
-                want: data.to_vec(),
-                moved: false,
-                given_back: false,
-                old: false,
-            });
-        } else {
-            assert!(rx.consumer.release(record.token));
-        }
-    }
-
-    fn take_part(
-        &mut self,
-        number: usize,
-        step: Step,
-        headers: Vec<u8>,
-        data: Vec<u8>,
-    ) -> Option<Received> {
-        let rx = &mut self.rings[number].1;
-        if step.first {
-            rx.open = Some((headers, Vec::with_capacity(step.total as usize)));
-        }
-        let (_, whole) = rx.open.as_mut()?;
-        assert_eq!(
-            step.data_off as usize,
-            whole.len(),
-            "a part is out of place"
-        );
-        whole.extend_from_slice(&data);
-        let (headers, data) = step.last.then(|| rx.open.take()).flatten()?;
-        let last = !rx.consumer.knows_more();
-        Some(Received {
-            headers,
-            data,
-            last,
-        })
     }
 
     /// Ask for a doorbell with the next record; `true` if there is one now.
     pub fn arm_data(&mut self, number: usize) -> bool {
-        if number >= self.rings.len() || !self.is_open() {
+        if number >= self.rings.len() {
             return false;
         }
-        let rx = &mut self.rings[number].1;
-        match rx.consumer.arm_data(&self.shared.far, &self.shared.near) {
-            Ok(armed) => self.note(number, armed) && !self.rings[number].1.consumer.is_full(),
-            Err(cause) => {
-                self.shared.fail(cause);
-                false
-            }
-        }
-    }
-
-    /// Note the queue of a side that goes to sleep; whether it need not sleep.
-    fn note(&self, number: usize, armed: Armed) -> bool {
-        if armed == Armed::Asleep {
-            self.shared.asleep(number);
-        }
-        armed == Armed::Ready
+        let (rx, on) = self.receiving(number);
+        rx.arm(&on)
     }
 
     /// Whether a side of a queue sleeps although the peer has done what it waits for. Nothing
@@ -647,25 +617,23 @@ impl Channel {
         let near = self.shared.near.still();
         let ring = |number: usize| {
             let (tx, rx) = &self.rings[number];
-            let has_data = rx.consumer.is_overdue(&near) && !rx.consumer.is_full();
-            has_data || tx.is_overdue(&near)
+            rx.is_overdue(&near) || tx.is_overdue(&near)
         };
         self.is_open() && rings(queue).any(ring)
     }
 
     /// Ask for no doorbell.
     pub fn mute(&mut self, number: usize) {
-        if number < self.rings.len() && self.is_open() {
-            let rx = &mut self.rings[number].1;
-            rx.consumer.mute(&self.shared.far).expect("inside");
+        if number < self.rings.len() {
+            let (rx, on) = self.receiving(number);
+            rx.mute(&on);
         }
     }
 
     /// Whether the peer has published something new.
     pub fn is_ready(&self, number: usize) -> bool {
-        self.rings.get(number).is_some_and(|(_, rx)| {
-            rx.consumer.is_ready(&self.shared.near) && !rx.consumer.is_full()
-        })
+        let ring = self.rings.get(number);
+        ring.is_some_and(|(_, rx)| rx.is_ready(&self.shared.near))
     }
 
     /// Nothing is under way in either direction: why that is not so.
@@ -675,13 +643,11 @@ impl Channel {
             if free != Ok(tx.units()) || tx.has_partial() {
                 return Some(format!("ring {number}: {free:?} units free for sending"));
             }
-            if rx.consumer.held_units() != 0 || rx.consumer.unpublished_units() != 0 {
-                let (held, kept) = (rx.consumer.held_units(), rx.kept.len());
-                return Some(format!(
-                    "ring {number}: {held} units held, {kept} frames kept"
-                ));
+            let unreturned = rx.unreturned_units();
+            if unreturned != 0 {
+                return Some(format!("ring {number}: {unreturned} units not given back"));
             }
-            if rx.order.is_open() || rx.consumer.is_ready(&self.shared.near) {
+            if rx.is_within_frame() || rx.is_ready(&self.shared.near) {
                 return Some(format!("ring {number}: something has not been received"));
             }
         }

@@ -16,7 +16,7 @@ use mp_proto::ring::Ringing;
 use mp_proto::version::{Terms, WIRE};
 use mp_proto::wire::PeerId;
 
-use crate::channel::{queue_of, rings, Channel, Parts};
+use crate::channel::{queue_of, rings, Channel, Making};
 use crate::dice::Dice;
 use crate::host::{Entity, Env, Host, LINK_BELL};
 use crate::memory::{Memory, Pool};
@@ -172,7 +172,7 @@ impl Port {
     /// Add up what happened on the present channel.
     pub fn tally(&mut self, env: &Env) {
         if let Some(channel) = self.channel() {
-            let moved = channel.borrow().moved_out;
+            let moved = channel.borrow().moved_out();
             env.check.borrow_mut().totals.moved_out += moved;
         }
     }
@@ -512,7 +512,7 @@ impl Host {
         let live = self.live(k);
         assert!(live.active.is_none());
         let far = live.window.clone().expect("mapped");
-        let parts = Parts {
+        let made = Making {
             port: k,
             epochs: (local_epoch, peer.epoch),
             tags: live.machine.tags().expect("the link is up"),
@@ -524,7 +524,7 @@ impl Host {
             keeps,
             tainted,
         };
-        let channel = Channel::new(parts, &live.layout, &peer.layout);
+        let channel = Channel::new(made, &live.layout, &peer.layout);
         let memory = Memory::begin(
             &live.pool,
             far,

@@ -2,8 +2,8 @@
 
 //! What a sending half is given: frames, copies by somebody else, and the context of a call.
 
-use crate::memory::{Inbound, Outbound};
-use crate::ring::{Chunk, Corrupt, Slot};
+use crate::ring::{Chunk, Slot};
+use crate::side::Side;
 
 /// A frame as it is sent. Clones refer to the same data.
 pub trait Payload: Clone {
@@ -56,21 +56,10 @@ pub trait Copies<F> {
     fn abandon(&mut self);
 }
 
-/// What a call is made for: the memories of the epoch, and who hears of what happens.
-pub trait Context<F: Payload> {
-    /// This host's memory, which the peer writes.
-    type Inbound: Inbound;
-    /// The peer's memory.
-    type Outbound: Outbound;
+/// What a call is made for, besides the [`Side`].
+pub trait Context<F: Payload>: Side {
     /// See [`Copies`].
     type Copies: Copies<F>;
-
-    /// This host's memory.
-    fn inbound(&self) -> &Self::Inbound;
-    /// The peer's memory.
-    fn outbound(&self) -> &Self::Outbound;
-    /// Whether the epoch goes on. Asked before each publication, as another thread may end it.
-    fn is_open(&self) -> bool;
 
     /// Copy the data of `chunk` to byte `at` of the record.
     ///
@@ -87,14 +76,8 @@ pub trait Context<F: Payload> {
     /// The end of a copy has been reported: of `len` bytes, if it has been made.
     fn copy_ended(&self, len: u32, copied: bool);
 
-    /// Ring the doorbell of this ring at the peer.
-    fn ring_bell(&self);
-    /// From now on this side waits for the peer's doorbell, which has just been asked for.
-    fn asleep(&self);
     /// A record met a full ring.
     fn ring_full(&self);
-    /// The peer wrote what cannot be: the epoch has to end.
-    fn corrupt(&self, cause: Corrupt);
     /// The rest of a frame that the peer has in part cannot be read any more: the epoch has to end.
     fn unreadable(&self);
 }

@@ -12,6 +12,7 @@ use std::rc::Rc;
 use common::Ram;
 use mp_proto::ring::{Chunk, Consumer, Corrupt, Place, Reassembly, Ringing, Slot};
 use mp_proto::sending::{Context, Copies, Payload, Pending, Room, SendError, SendingHalf, TX_HELD};
+use mp_proto::side::Side;
 use mp_proto::wire::{Envelope, MsgHdr, PeerId, Tag, FUNC_HDR_MAX};
 use proptest::prelude::*;
 
@@ -116,10 +117,9 @@ struct World {
     unreadable: Cell<bool>,
 }
 
-impl Context<Frame> for World {
+impl Side for World {
     type Inbound = Ram;
     type Outbound = Ram;
-    type Copies = Rc<RefCell<Engine>>;
 
     fn inbound(&self) -> &Ram {
         &self.own
@@ -130,6 +130,20 @@ impl Context<Frame> for World {
     fn is_open(&self) -> bool {
         self.is_open.get()
     }
+    fn ring_bell(&self) {
+        self.bells.set(self.bells.get() + 1);
+    }
+    fn asleep(&self) {
+        self.sleeps.set(self.sleeps.get() + 1);
+    }
+    fn corrupt(&self, cause: Corrupt) {
+        self.corrupt.set(Some(cause));
+    }
+}
+
+impl Context<Frame> for World {
+    type Copies = Rc<RefCell<Engine>>;
+
     fn write_data(
         &self,
         slot: &Slot,
@@ -160,17 +174,8 @@ impl Context<Frame> for World {
         Ok(())
     }
     fn copy_ended(&self, _len: u32, _copied: bool) {}
-    fn ring_bell(&self) {
-        self.bells.set(self.bells.get() + 1);
-    }
-    fn asleep(&self) {
-        self.sleeps.set(self.sleeps.get() + 1);
-    }
     fn ring_full(&self) {
         self.full.set(self.full.get() + 1);
-    }
-    fn corrupt(&self, cause: Corrupt) {
-        self.corrupt.set(Some(cause));
     }
     fn unreadable(&self) {
         self.unreadable.set(true);

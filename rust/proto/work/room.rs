@@ -133,15 +133,25 @@ impl<T: Default, S: Room<T>> Ring<T, S> {
         self.get_mut(self.end.wrapping_sub(1))
     }
 
+    /// Make sure that there is room for another entry.
+    ///
+    /// # Errors
+    /// [`Full`].
+    #[inline]
+    pub(super) fn reserve(&mut self) -> Result<(), Full> {
+        match self.is_full() {
+            true => self.grow(),
+            false => Ok(()),
+        }
+    }
+
     /// Add an entry; its position.
     ///
     /// # Errors
     /// [`Full`].
     #[inline]
     pub(super) fn push(&mut self, entry: T) -> Result<u64, Full> {
-        if self.is_full() {
-            self.grow()?;
-        }
+        self.reserve()?;
         let position = self.end;
         let place = position as usize & self.room.len().wrapping_sub(1);
         *self.room.get_mut(place).ok_or(Full)? = entry;

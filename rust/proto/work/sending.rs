@@ -452,7 +452,7 @@ impl<C: Caller> Endpoint<C> {
         };
         match put {
             Err(Protected) => {
-                self.inaccessible(host, current);
+                self.inaccessible(current);
                 return Ok(Step::Moved);
             }
             Ok(Ok(true)) => {}
@@ -471,20 +471,18 @@ impl<C: Caller> Endpoint<C> {
     }
 
     /// Memory of the started request must not be accessed, or has become inaccessible since it has
-    /// begun.
+    /// begun. It fails when those that were sent before it have come to an end.
     #[cold]
-    fn inaccessible<H: Host<C>>(&mut self, host: &mut H, mut current: Current) {
+    fn inaccessible(&mut self, mut current: Current) {
         let errors = Errors::PROTECTION;
-        match current.begun {
+        current.work = match current.begun {
             true => {
                 self.sending.abort = true;
-                self.stopped(host, current.position, errors.with(Errors::PARTIAL));
+                Err(errors.with(Errors::PARTIAL))
             }
-            false => {
-                current.work = Err(errors);
-                self.keep(current);
-            }
-        }
+            false => Err(errors),
+        };
+        self.keep(current);
     }
 
     /// The request that is started fails on this side.
@@ -584,8 +582,15 @@ impl<C: Caller> Endpoint<C> {
             Some((position, sent)) => (position, sent.refusals, Errors::NONE),
             None => {
                 let current = self.sending.current.take_if(|current| current.begun)?;
-                let refusals = refusals(current.work.as_ref().ok()?);
-                (current.position, refusals, Errors::PARTIAL)
+                match current.work {
+                    Ok(work) => (current.position, refusals(&work), Errors::PARTIAL),
+                    // Its own error was first.
+                    Err(own) => {
+                        let failed = Outcome::failed(own);
+                        self.complete(host, QueueKind::Send, current.position, failed);
+                        return Some(());
+                    }
+                }
             }
         };
         let errors = match errors.masked(refusals) {

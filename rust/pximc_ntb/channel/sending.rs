@@ -2,55 +2,24 @@
 
 //! What the sending half of a ring asks of its channel.
 
-use super::Channel;
-use crate::{
-    dma::{
-        self,
-        Copies,
-        Pending, //
-    },
-    memory::{
-        LocalMemory,
-        RemoteMemory, //
-    }, //
+use super::On;
+use crate::dma::{
+    self,
+    Copies,
+    Pending, //
 };
 use kernel::prelude::*;
 use mp_proto::{
     ring::{
-        Armed,
         Chunk,
-        Corrupt,
         Slot, //
     },
     sending::Context, //
 };
 use mp_transport::frame::Frame;
 
-/// Ring `number` of a channel.
-pub(super) struct Sending<'a> {
-    pub(super) channel: &'a Channel,
-    pub(super) number: u32,
-}
-
-impl Context<Frame> for Sending<'_> {
-    type Inbound = LocalMemory;
-    type Outbound = RemoteMemory;
+impl Context<Frame> for On<'_> {
     type Copies = Copies;
-
-    #[inline]
-    fn inbound(&self) -> &LocalMemory {
-        &self.channel.inb
-    }
-
-    #[inline]
-    fn outbound(&self) -> &RemoteMemory {
-        &self.channel.out
-    }
-
-    #[inline]
-    fn is_open(&self) -> bool {
-        self.channel.is_open()
-    }
 
     #[inline]
     fn write_data(&self, slot: &Slot, chunk: &Chunk, at: usize, frame: &Frame) -> Result {
@@ -80,22 +49,8 @@ impl Context<Frame> for Sending<'_> {
         }
     }
 
-    #[inline]
-    fn ring_bell(&self) {
-        self.channel.ring_bell(self.number);
-    }
-
-    #[inline]
-    fn asleep(&self) {
-        self.channel.follow(self.number, Armed::Asleep, 0);
-    }
-
     fn ring_full(&self) {
         self.channel.counters.ring_full.add(1);
-    }
-
-    fn corrupt(&self, cause: Corrupt) {
-        self.channel.fail(cause);
     }
 
     fn unreadable(&self) {

@@ -266,6 +266,16 @@ static void protect(struct call *call)
 	answer_number(call, "failed", mprotect(s.start, s.length, PROT_NONE) != 0);
 }
 
+/* In one step: nobody else takes the addresses meanwhile. */
+static void renew(struct call *call)
+{
+	struct span s = span(call);
+	void *at = mmap(s.start, s.length, PROT_READ | PROT_WRITE,
+			MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+
+	answer_number(call, "failed", at == MAP_FAILED);
+}
+
 static void unmap(struct call *call)
 {
 	struct span s = span(call);
@@ -285,5 +295,6 @@ const struct command memory_commands[] = {
 	{ "runs", allocate_runs },
 	{ "protect", protect },
 	{ "unmap", unmap },
+	{ "renew", renew },
 	{ NULL, NULL },
 };

@@ -13,6 +13,7 @@
  *	runs LENGTH				in huge pages, if there are such
  *	protect ADDRESS LENGTH			from being read and written, in whole pages
  *	unmap ADDRESS LENGTH			in whole pages
+ *	renew ADDRESS LENGTH			other memory at the same addresses, all zero
  *
  * Those that use memory answer with the signal that has ended that, or 0.
  */

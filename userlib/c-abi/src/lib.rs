@@ -10,7 +10,8 @@
 //! |---|---|
 //! | `export` | [`export!`], and [`Abi`]: which types are passed alike |
 //! | `memory` | memory of the caller: [`Out`], [`Room`], [`In`], [`Input`], [`Text`], [`Opaque`] |
-//! | `guard` | [`guarded`]: no panic reaches C, and `errno` stays as it is |
+//! | `guard` | [`guarded`]: no panic reaches C, `errno` stays as it is, and a thread is not cancelled |
+//! | `nap` | [`Nap`]: a sleep in which it is |
 //! | `table` | [`Objects`] by number; [`Table`]s of objects by handle |
 //! | `process` | [`PerProcess`]: what a forked child does not share with its parent |
 //!
@@ -66,6 +67,8 @@ mod memory;
 mod nap;
 mod process;
 mod table;
+#[cfg(test)]
+mod tests;
 
 /// What [`export!`] needs to tell which call something is told of.
 #[doc(hidden)]

@@ -2,8 +2,8 @@
 
 //! A sleep in which a thread can be cancelled (pthreads(7)).
 //!
-//! All other system calls of the libraries are made without the C library, and are no points at
-//! which a thread is cancelled.
+//! Everything else that a function of a library does is behind the border of
+//! [`guarded`](crate::guarded), where no thread is cancelled.
 
 use crate::guard::{errno, set_errno};
 use std::{os::fd::RawFd, time::Duration};
@@ -52,6 +52,7 @@ impl Nap {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tests::{ends_in, until_cancelled};
     use std::{
         ffi::c_void,
         os::fd::AsRawFd,
@@ -102,34 +103,14 @@ mod tests {
         thread_local! {
             static OWNS: std::cell::RefCell<Option<Ends>> = const { std::cell::RefCell::new(None) };
         }
-        extern "C-unwind" fn sleeps(_: *mut c_void) -> *mut c_void {
+        extern "C-unwind" fn sleeps(barrier: *mut c_void) -> *mut c_void {
             OWNS.set(Some(Ends));
+            until_cancelled(barrier);
             // SAFETY: There is nothing to drop in this frame, the first one of the thread.
             unsafe { nap(60_000).sleep_or_end() };
             ptr::null_mut()
         }
-        extern "C" {
-            fn pthread_create(
-                id: *mut libc::pthread_t,
-                attributes: *const c_void,
-                start: extern "C-unwind" fn(*mut c_void) -> *mut c_void,
-                argument: *mut c_void,
-            ) -> libc::c_int;
-            fn pthread_cancel(id: libc::pthread_t) -> libc::c_int;
-        }
-        let mut id = 0;
-        let mut result = ptr::null_mut();
-        // SAFETY: The thread is joined, and was not before.
-        unsafe {
-            assert_eq!(
-                pthread_create(&mut id, ptr::null(), sleeps, ptr::null_mut()),
-                0
-            );
-            assert_eq!(pthread_cancel(id), 0);
-            assert_eq!(libc::pthread_join(id, &mut result), 0);
-        }
-        // PTHREAD_CANCELED
-        assert_eq!(result as isize, -1);
+        assert!(ends_in(sleeps));
         assert!(ENDED.load(Ordering::SeqCst));
     }
 }

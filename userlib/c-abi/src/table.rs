@@ -129,7 +129,7 @@ mod handles {
         Inherited,
     }
 
-    /// There are as many objects of the kind as there can be.
+    /// There are as many objects of the kind as there can be, or as there is memory for.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct Full;
 
@@ -157,11 +157,13 @@ mod handles {
         /// A handle for an object that is to be entered.
         ///
         /// # Errors
-        /// [`Full`].
+        /// [`Full`], also if there is no memory for another one.
         pub fn reserve(&self) -> Result<Handle, Full> {
-            if self.objects.read().len() >= OBJECTS_MAX {
+            let mut objects = self.objects.write();
+            if objects.len() >= OBJECTS_MAX {
                 return Err(Full);
             }
+            objects.try_reserve(1).map_err(|_| Full)?;
             let serial = LAST.fetch_add(1, Ordering::Relaxed) + 1;
             Ok(Handle::new(self.kind | serial & SERIAL))
         }

@@ -7,7 +7,7 @@ use crate::{
     caller::OK,
     forms::*,
     memory::Place,
-    worker::{now, Worker, NAME, NOBODY, PAGE},
+    worker::{now, Worker, ABSENT_DOMAIN, NAME, NOBODY, PAGE},
 };
 use libc::{
     EACCES, EADDRINUSE, EBADF, EBUSY, ECONNREFUSED, ECONNRESET, EDQUOT, EEXIST, EFAULT,
@@ -518,12 +518,18 @@ impl Worker {
         let (address, _) = self.array(64);
         let page = address / PAGE * PAGE;
         let random = self.random();
+        // A function that is not there.
+        let is_absent = random.one_in(20);
+        let flags = match random.one_in(20) {
+            _ if is_absent => MP_REGISTER_BAR,
+            true => 8,
+            false => u32::from(is_physical) * MP_REGISTER_PHYSICAL,
+        };
         let fill = mp_segment_register {
             handle,
-            flags: match random.one_in(20) {
-                true => 4,
-                false => u32::from(is_physical) * MP_REGISTER_PHYSICAL,
-            },
+            flags,
+            pci_domain_high: u16::from(is_absent) * ABSENT_DOMAIN,
+            pci_bar: u16::from(is_absent) * random.below(8) as u16,
             address: match (is_physical, random.below(6)) {
                 (true, _) => powers.spare.unwrap_or(PAGE),
                 (false, 0) => address | 1,
@@ -537,10 +543,13 @@ impl Worker {
         if is_physical {
             allowed.extend([EPERM, EOPNOTSUPP]);
         }
-        if fill.flags & !MP_REGISTER_PHYSICAL != 0 {
+        if fill.flags & !(MP_REGISTER_PHYSICAL | MP_REGISTER_BAR) != 0 {
             allowed = vec![EINVAL];
         } else if segment.is_none() {
             allowed = vec![ENOENT];
+        } else if is_absent {
+            let refused = if powers.is_privileged { ENODEV } else { EPERM };
+            allowed = vec![EINVAL, ERANGE, EEXIST, refused];
         }
         let text = format!(
             "{handle:#x} flags {} address {:#x} bytes {:#x}",

@@ -24,6 +24,8 @@ const SESSIONS: usize = 6;
 const MAPS: usize = 12;
 /// Bytes of a page.
 pub const PAGE: u64 = 4096;
+/// Upper half of a PCI domain that is not there.
+pub const ABSENT_DOMAIN: u16 = 0x7FFF;
 /// Handles and identifiers that nobody has.
 pub const NOBODY: [u32; 3] = [0, 0x7FFF_FFF1, u32::MAX];
 
@@ -744,7 +746,8 @@ impl Worker {
     fn spoil(&mut self, open: &mut mp_session_open) -> &'static [i32] {
         match self.random().below(6) {
             0 => open.role = 4,
-            1 => open.location = 3,
+            1 if self.random().one_in(2) => return self.name_absent(open),
+            1 => open.location = 4,
             2 => {
                 open.flags &= !MP_SESSION_NO_WINDOWS;
                 (
@@ -764,6 +767,17 @@ impl Worker {
             _ => open.address = 1,
         }
         &[EINVAL]
+    }
+
+    /// Name memory of a function that is not there, with the errors that this may have.
+    fn name_absent(&mut self, open: &mut mp_session_open) -> &'static [i32] {
+        (open.location, open.pci_domain_high) = (MP_LOCATION_BAR, ABSENT_DOMAIN);
+        open.pci_bar = self.random().below(8) as u16;
+        match (open.role, self.powers.is_privileged) {
+            (MP_ROLE_SERVER, false) => &[EPERM],
+            (MP_ROLE_SERVER, true) => &[EINVAL, ENODEV],
+            _ => &[EINVAL],
+        }
     }
 
     pub fn open_session(&mut self) {

@@ -38,6 +38,7 @@ pub const MP_FEATURE_NAMES: u32 = 8192;
 pub const MP_FEATURE_ARRIVALS: u32 = 16384;
 pub const MP_FEATURE_HANDOVER: u32 = 32768;
 pub const MP_FEATURE_DMABUF: u32 = 65536;
+pub const MP_FEATURE_REGISTER_BAR: u32 = 131072;
 pub const MP_INTERFACE_UP: u32 = 1;
 pub const MP_INTERFACE_LOOPBACK: u32 = 2;
 pub const MP_INTERFACE_PCI: u32 = 4;
@@ -67,6 +68,7 @@ pub const MP_SEGMENT_PRIVATE: u32 = 1;
 pub const MP_SEGMENT_EMPTY: u32 = 4;
 pub const MP_REGISTER_PHYSICAL: u32 = 1;
 pub const MP_REGISTER_READ_ONLY: u32 = 2;
+pub const MP_REGISTER_BAR: u32 = 4;
 pub const MP_WITHDRAW_NOTIFY: u32 = 1;
 pub const MP_WITHDRAW_FORCE: u32 = 2;
 pub const MP_PUBLISH_PLACED: u32 = 1;
@@ -193,6 +195,7 @@ pub const MP_ROLE_PEER: _bindgen_ty_2 = 3;
 pub type _bindgen_ty_2 = ::std::os::raw::c_uint;
 pub const MP_LOCATION_LOGICAL: _bindgen_ty_3 = 1;
 pub const MP_LOCATION_PHYSICAL: _bindgen_ty_3 = 2;
+pub const MP_LOCATION_BAR: _bindgen_ty_3 = 3;
 pub type _bindgen_ty_3 = ::std::os::raw::c_uint;
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]
@@ -233,6 +236,11 @@ pub struct mp_session_open {
     pub name_own: __u32,
     pub flags: __u32,
     pub reserved: __u32,
+    pub pci_domain: __u16,
+    pub pci_bus: __u8,
+    pub pci_devfn: __u8,
+    pub pci_domain_high: __u16,
+    pub pci_bar: __u16,
 }
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]
@@ -390,6 +398,11 @@ pub struct mp_segment_register {
     pub reserved: __u32,
     pub address: __u64,
     pub length: __u64,
+    pub pci_domain: __u16,
+    pub pci_bus: __u8,
+    pub pci_devfn: __u8,
+    pub pci_domain_high: __u16,
+    pub pci_bar: __u16,
 }
 pub const MP_SEGMENT_UNPREPARED: _bindgen_ty_5 = 0;
 pub const MP_SEGMENT_PREPARED: _bindgen_ty_5 = 1;

@@ -72,6 +72,19 @@ pub struct Received {
     pub peer: u32,
 }
 
+/// Close an object by a call that is made again when a signal has ended it: then it has closed
+/// the object, or done nothing.
+fn close_to_the_end(
+    mut close: impl FnMut() -> std::result::Result<(), Errno>,
+) -> std::result::Result<(), Errno> {
+    let mut was_ended = false;
+    let closed = retry_on_intr(|| close().inspect_err(|errno| was_ended |= *errno == Errno::INTR));
+    match closed {
+        Err(Errno::NOENT) if was_ended => Ok(()),
+        closed => closed,
+    }
+}
+
 impl<D: Device> Object<D> {
     pub(crate) fn new(device: &Arc<D>, handle: u32) -> Self {
         Object {
@@ -108,11 +121,13 @@ impl<D: Device> Object<D> {
     /// [`Error::NotFound`] if that was done before.
     pub fn close(&self) -> Result<()> {
         self.end(|device, handle| {
-            let mut close = mp_handle {
-                handle,
-                ..Default::default()
-            };
-            device.call(Call::Close(&mut close))
+            close_to_the_end(|| {
+                let mut close = mp_handle {
+                    handle,
+                    ..Default::default()
+                };
+                device.call(Call::Close(&mut close))
+            })
         })
     }
 
@@ -390,6 +405,29 @@ impl<D: Device> Offer<D> {
             }),
             Err(Errno::MSGSIZE) => Err(Error::TooLong { len }),
             Err(errno) => Err(errno.into()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_signal_has_ended_is_closed_to_the_end() {
+        for (answers, outcome) in [
+            (vec![Ok(())], Ok(())),
+            (vec![Err(Errno::NOENT)], Err(Errno::NOENT)),
+            (vec![Err(Errno::INTR), Err(Errno::INTR), Ok(())], Ok(())),
+            (vec![Err(Errno::INTR), Err(Errno::NOENT)], Ok(())),
+            (
+                vec![Err(Errno::INTR), Err(Errno::INPROGRESS)],
+                Err(Errno::INPROGRESS),
+            ),
+        ] {
+            let mut answers = answers.into_iter();
+            assert_eq!(close_to_the_end(|| answers.next().unwrap()), outcome);
+            assert_eq!(answers.next(), None);
         }
     }
 }

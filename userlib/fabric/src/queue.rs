@@ -7,7 +7,7 @@ use crate::{
     Call, CharDevice, Connection, Device, Error, Fabric, InterfaceId, Object, ProcessMemory,
     Result, Segment, Subject, Vouched,
 };
-use rustix::io::Errno;
+use rustix::io::{retry_on_intr, Errno};
 
 /// A copy: offset in the local segment, offset in the remote one, and length, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -204,11 +204,14 @@ impl<D: Device> Queue<D> {
     /// # Errors
     /// [`Error::NoWindow`]: it was never started.
     pub fn abort(&self) -> Result<()> {
-        let mut handle = mp_handle {
-            handle: self.object.open_handle()?,
-            ..Default::default()
-        };
-        Ok(self.object.device.call(Call::QueueAbort(&mut handle))?)
+        let handle = self.object.open_handle()?;
+        Ok(retry_on_intr(|| {
+            let mut abort = mp_handle {
+                handle,
+                ..Default::default()
+            };
+            self.object.device.call(Call::QueueAbort(&mut abort))
+        })?)
     }
 
     /// What is known of it.

@@ -214,6 +214,11 @@ fn assertions() -> String {
             name_own,
             flags,
             reserved,
+            pci_domain,
+            pci_bus,
+            pci_devfn,
+            pci_domain_high,
+            pci_bar,
         }
     );
     check!(
@@ -377,7 +382,12 @@ fn assertions() -> String {
             flags,
             reserved,
             address,
-            length
+            length,
+            pci_domain,
+            pci_bus,
+            pci_devfn,
+            pci_domain_high,
+            pci_bar
         }
     );
     check!(
@@ -626,6 +636,7 @@ fn assertions() -> String {
         MP_FEATURE_HANDOVER,
         MP_FEATURE_DMABUF,
         MP_FEATURE_REGISTER_ANY,
+        MP_FEATURE_REGISTER_BAR,
         MP_PARK_ARMED,
         MP_PARK_ENTRIES_MAX,
         MP_PARK_NONE,
@@ -633,6 +644,7 @@ fn assertions() -> String {
         MP_PARK_LATE,
         MP_SEGMENT_PRIVATE,
         MP_SEGMENT_EMPTY,
+        MP_REGISTER_BAR,
         MP_REGISTER_PHYSICAL,
         MP_REGISTER_READ_ONLY,
         MP_GRANT_READ,

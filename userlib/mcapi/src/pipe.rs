@@ -16,147 +16,30 @@
 //! leave a request here, which whoever moves data for the node ends; from then on calls queue behind
 //! it.
 
+mod inner;
+mod plan;
+
+pub(crate) use plan::Plan;
+
 use crate::{
-    attributes::BufferType,
-    channel::{Channel, Direction, Kind},
+    channel::{Channel, Direction},
     connection::Role,
-    latest::{Copied, Getter, Setter},
+    latest::Copied,
     lock,
-    pair::{end_of, Open, Pair},
+    pair::{Open, Pair},
     wire::End,
-    Error, Request, Result, Scalar, PACKET_MAX,
+    Error, Request, Result, Scalar,
 };
+use inner::{Inner, Item, Waiting};
 use mp_fabric::{Deadline, Device, Session};
 use mp_queue_pair::{
     provider::{Answer, Attention, NotNow, Question},
-    register, Area, Data, Head, Held, Outgoing, Piece, Room, Shape,
+    Area, Held, Piece,
 };
 use std::{
     collections::VecDeque,
-    ops::RangeInclusive,
     sync::{Mutex, MutexGuard, OnceLock},
 };
-
-/// Bytes of a line.
-const LINE: u64 = 64;
-/// Bytes of a window that are neither lines nor slots, at most.
-const REST: u64 = 1024;
-/// Windows are whole pages.
-const PAGE: u64 = 4096;
-/// Slots of a packet channel: the least, and the most.
-const SLOTS: RangeInclusive<u64> = 2..=16;
-/// Lines of a packet channel: one for each slot, and some. Also those of news of values.
-const PACKET_LINES: u32 = 32;
-/// Lines of a scalar channel: so many scalars wait at most, and as many that were taken out of the
-/// ring to be counted.
-const SCALAR_LINES: u32 = 256;
-/// Lines of a sender's own window, which nothing comes into.
-const BACK_LINES: u32 = 8;
-/// Packets or scalars that are sent at once of those that wait, before others get a turn: what is more
-/// urgent does not wait for all of them.
-const BUDGET: usize = 16;
-/// The part of free memory that one channel takes.
-const SHARE: u64 = 8;
-
-/// How the way for data of a channel is made.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Plan {
-    pub(crate) port: u16,
-    pub(crate) id: u64,
-    pub(crate) role: Role,
-    /// Most bytes of a packet.
-    pub(crate) max_payload: u32,
-    pub(crate) buffers: BufferType,
-    /// How long blocking calls wait, in milliseconds.
-    pub(crate) timeout: u32,
-    /// Most sends that are not complete, by calls that do not wait.
-    pub(crate) send_buffers: u32,
-    /// Of the channel; 0 is the highest.
-    pub(crate) priority: u32,
-}
-
-impl Plan {
-    /// In which order channels that something waits for are served: by priority (MC-CHAN-22), and
-    /// whose port is lower first.
-    pub(crate) fn rank(&self) -> (u32, u16) {
-        (self.priority, self.port)
-    }
-
-    /// Most bytes of a packet (MC-BUF-4).
-    fn packet_max(&self) -> usize {
-        PACKET_MAX.min(self.max_payload as usize)
-    }
-
-    /// Most bytes of a value in a state buffer.
-    fn value_max(&self) -> u32 {
-        match self.role.kind {
-            Kind::Packets => self.packet_max() as u32,
-            Kind::Scalars => size_of::<u64>() as u32,
-        }
-    }
-
-    fn slot_size(&self) -> u64 {
-        (self.packet_max() as u64).next_multiple_of(LINE).max(LINE)
-    }
-
-    /// Bytes of the receiver's window: least and most.
-    fn receiving(&self) -> RangeInclusive<u64> {
-        let size = |lines: u32, slots: u64| {
-            let bytes = u64::from(lines) * LINE + slots * self.slot_size() + REST;
-            bytes.next_multiple_of(PAGE)
-        };
-        let value = register::size(self.value_max()).next_multiple_of(PAGE);
-        match (self.buffers, self.role.kind) {
-            (BufferType::Fifo, Kind::Packets) => {
-                size(PACKET_LINES, *SLOTS.start())..=size(PACKET_LINES, *SLOTS.end())
-            }
-            (BufferType::Fifo, Kind::Scalars) => size(SCALAR_LINES, 0)..=size(SCALAR_LINES, 0),
-            (BufferType::State, Kind::Packets) => {
-                let (least, most) = SLOTS.into_inner();
-                value + size(PACKET_LINES, least)..=value + size(PACKET_LINES, most)
-            }
-            (BufferType::State, Kind::Scalars) => {
-                let all = value + size(PACKET_LINES, 0);
-                all..=all
-            }
-        }
-    }
-
-    /// Sizes of the own and of the other window, where so much is free here.
-    pub(crate) fn windows(&self, free: u64) -> [RangeInclusive<u64>; 2] {
-        let (receiving, sending) = (self.receiving(), PAGE..=PAGE);
-        match self.role.direction {
-            Direction::Send => [sending, receiving],
-            Direction::Receive => {
-                let (least, most) = receiving.into_inner();
-                let share = (free / SHARE / PAGE * PAGE).clamp(least, most);
-                [least..=share, sending]
-            }
-        }
-    }
-
-    /// How the own window of so many bytes is divided.
-    fn shape(&self, size: u64) -> Shape {
-        let slot_size = self.slot_size();
-        let (lines, slots) = match (self.role.direction, self.buffers, self.role.kind) {
-            (Direction::Send, ..) => (BACK_LINES, 0),
-            // What is behind the ring is no slots of the pair.
-            (Direction::Receive, BufferType::State, _) => (PACKET_LINES, 0),
-            (Direction::Receive, BufferType::Fifo, Kind::Scalars) => (SCALAR_LINES, 0),
-            (Direction::Receive, BufferType::Fifo, Kind::Packets) => {
-                let slots = size.saturating_sub(u64::from(PACKET_LINES) * LINE + REST) / slot_size;
-                (PACKET_LINES, slots.min(*SLOTS.end()))
-            }
-        };
-        Shape {
-            lines,
-            slots: slots as u32,
-            slot_size: slot_size as u32,
-            streams: 1,
-            partner_slots: *SLOTS.end() as u32,
-        }
-    }
-}
 
 /// A buffer that a packet is received in.
 #[derive(Debug)]
@@ -174,22 +57,6 @@ impl Buffer {
             Buffer::Copied(copied) => copied.area(),
         }
     }
-}
-
-/// What has arrived.
-#[derive(Debug)]
-enum Item {
-    Packet(Buffer),
-    Scalar { width: u8, value: u64 },
-}
-
-/// A packet, or a scalar, that is not sent yet.
-#[derive(Debug)]
-struct Waiting {
-    request: Request,
-    data: Box<[u8]>,
-    /// It takes one of the endpoint's send buffers.
-    is_counted: bool,
 }
 
 /// What has come of trying something that is done at once or not at all.
@@ -226,30 +93,6 @@ pub(crate) struct Moved {
     pub(crate) end: Option<End>,
     /// Something was sent or received.
     pub(crate) any: bool,
-}
-
-#[derive(Debug)]
-struct Inner<D: Device> {
-    pair: Pair<D>,
-    room: Box<Room>,
-    /// What was taken out of the ring and not received, and receives that wait.
-    arrived: VecDeque<Item>,
-    posted: VecDeque<Request>,
-    /// What waits to be sent.
-    waiting: VecDeque<Waiting>,
-    /// The state buffer, if the channel has one and is open, at the sender and at the receiver.
-    setter: Option<Box<Setter>>,
-    getter: Option<Box<Getter>>,
-    /// Why nothing can be sent, or nothing more will arrive.
-    ended: Option<Error>,
-    /// The other end has sent what cannot be.
-    is_broken: bool,
-    /// The pair has ended, which was told.
-    is_over: bool,
-    /// The program has closed this end.
-    is_closed: bool,
-    /// The other end, which receives, was told that nothing more comes.
-    is_finished: bool,
 }
 
 /// The way for data of a channel.
@@ -565,395 +408,13 @@ impl<D: Device> Pipe<D> {
     }
 }
 
-impl<D: Device> Inner<D> {
-    /// What was tried, as whoever has no lock has to know of it.
-    fn tried<T>(&self, done: Option<T>) -> Tried<T> {
-        let is_left = self.pair.owes_signal() || self.is_setting();
-        Tried {
-            owes_signal: done.is_some() && is_left,
-            done,
-        }
-    }
-
-    /// Whether something waits to be sent.
-    fn has_to_send(&self) -> bool {
-        !self.waiting.is_empty() || self.is_setting()
-    }
-
-    /// Whether there is something left to do for a value that was sent.
-    fn is_setting(&self) -> bool {
-        self.setter.as_ref().is_some_and(|setter| setter.is_busy())
-    }
-
-    /// Whether the state buffer has a value that was not received.
-    fn has_value(&mut self) -> bool {
-        match (&self.getter, self.pair.open()) {
-            // What is wrong is told by the receive.
-            (Some(getter), Ok(open)) => getter.has_news(open.inbox.receiving()).unwrap_or(true),
-            _ => false,
-        }
-    }
-
-    /// Whether it has one, and a receive has room for it.
-    fn is_value_ready(&mut self, plan: &Plan) -> bool {
-        let is_packet = plan.role.kind == Kind::Packets;
-        match (&self.getter, self.pair.open()) {
-            (Some(getter), Ok(open)) => getter.is_ready(open.inbox.receiving(), is_packet),
-            _ => false,
-        }
-    }
-
-    /// Begin with the state buffer, if the channel has one: both ends are there.
-    ///
-    /// # Errors
-    /// [`End::Broken`]: the windows are not as they have to be.
-    fn begin_latest(&mut self, plan: &Plan) -> Result<(), End> {
-        if plan.buffers == BufferType::Fifo {
-            return Ok(());
-        }
-        let Open { outbox, inbox } = self.pair.open()?;
-        let most = plan.value_max();
-        match plan.role.direction {
-            Direction::Send => self.setter = Some(Box::new(Setter::new(outbox, most)?)),
-            Direction::Receive => {
-                let count = match plan.role.kind {
-                    Kind::Packets => *SLOTS.end(),
-                    Kind::Scalars => 0,
-                };
-                let receiving = inbox.receiving();
-                let getter = Getter::new(receiving, most, plan.slot_size(), count)?;
-                self.getter = Some(Box::new(getter));
-            }
-        }
-        Ok(())
-    }
-
-    /// A buffer of a state buffer's packet is free; a receive may wait for one.
-    fn release_copy(&mut self, copied: Copied, plan: &Plan) -> Tried<()> {
-        if let Some(getter) = &mut self.getter {
-            getter.give(copied, plan.slot_size());
-        }
-        Tried {
-            done: Some(()),
-            owes_signal: !self.posted.is_empty(),
-        }
-    }
-
-    /// What was taken is still there to be received.
-    fn put_back(&mut self, item: Item) {
-        match &mut self.getter {
-            Some(getter) => getter.put_back(),
-            None => self.arrived.push_front(item),
-        }
-    }
-
-    /// # Errors
-    /// [`Error::ChannelInvalid`]: this end was closed.
-    fn check_here(&self) -> Result<()> {
-        match self.is_closed {
-            false => Ok(()),
-            true => Err(Error::ChannelInvalid),
-        }
-    }
-
-    /// # Errors
-    /// As [`check_here`](Self::check_here); why nothing can be sent.
-    fn check(&self) -> Result<()> {
-        self.check_here()?;
-        self.ended.map_or(Ok(()), Err)
-    }
-
-    /// Everything that waits ends.
-    fn end(&mut self, error: Error) -> Ended {
-        let error = *self.ended.get_or_insert(error);
-        if let Some(setter) = &mut self.setter {
-            setter.forget();
-        }
-        let sends = std::mem::take(&mut self.waiting);
-        let sends = sends.into_iter().map(|waiting| waiting.request);
-        let receives = std::mem::take(&mut self.posted);
-        let all = sends.chain(receives);
-        all.map(|request| (request, Err(error))).collect()
-    }
-
-    /// Make a value the latest one of the state buffer, which has room unless there is no memory.
-    #[cold]
-    fn set(&mut self, kind: u8, data: Piece<'_>) -> Result<bool, End> {
-        match &mut self.setter {
-            Some(setter) => setter.set(&mut self.pair.open()?.outbox, kind, data),
-            None => Ok(true),
-        }
-    }
-
-    fn send_packet(&mut self, data: Piece<'_>) -> Result<bool> {
-        if self.setter.is_some() {
-            return self.set(0, data).map_err(|_| Error::Transmission);
-        }
-        let pieces = [data];
-        let mut message = Outgoing::new(Head::default(), &[], &pieces);
-        let sent = self.pair.open().and_then(|open| {
-            let sent = open.outbox.put_in_slot(&mut message, 0).map_err(end_of)?;
-            open.outbox.flush().map_err(end_of)?;
-            Ok(sent)
-        });
-        sent.map_err(|_| Error::Transmission)
-    }
-
-    fn send_waiting(&mut self, plan: &Plan, data: &[u8]) -> Result<bool> {
-        if plan.role.kind == Kind::Packets {
-            return self.send_packet(Piece::Bytes(data));
-        }
-        let mut value = [0; 8];
-        for (to, from) in value.iter_mut().zip(data) {
-            *to = *from;
-        }
-        self.send_scalar(data.len() as u8, u64::from_le_bytes(value))
-    }
-
-    #[cold]
-    fn set_scalar(&mut self, width: u8, value: u64) -> Result<bool> {
-        let bytes = value.to_le_bytes();
-        let data = Piece::Bytes(bytes.get(..width.into()).unwrap_or_default());
-        self.set(width, data).map_err(|_| Error::General)
-    }
-
-    #[inline]
-    fn send_scalar(&mut self, width: u8, value: u64) -> Result<bool> {
-        if self.setter.is_some() {
-            return self.set_scalar(width, value);
-        }
-        let bytes = value.to_le_bytes();
-        let pieces = [Piece::Bytes(bytes.get(..width.into()).unwrap_or_default())];
-        let head = Head {
-            kind: width,
-            ..Head::default()
-        };
-        let mut message = Outgoing::new(head, &[], &pieces);
-        let sent = self.pair.open().and_then(|open| {
-            let sent = open.outbox.put(&mut message).map_err(end_of)?;
-            open.outbox.flush().map_err(end_of)?;
-            Ok(sent)
-        });
-        sent.map_err(|_| Error::General)
-    }
-
-    /// The next thing that has arrived.
-    ///
-    /// # Errors
-    /// Why there is none, and will be none.
-    #[inline]
-    fn take(&mut self, plan: &Plan) -> Result<Option<Item>> {
-        if self.getter.is_some() {
-            return self.take_value(plan);
-        }
-        if let Some(item) = self.arrived.pop_front() {
-            return Ok(Some(item));
-        }
-        match self.take_in(plan) {
-            Ok(item @ Some(_)) => Ok(item),
-            Ok(None) => self.ended.map_or(Ok(None), Err),
-            Err(end) => Err(self.ended_by(plan, end)),
-        }
-    }
-
-    /// Why nothing more arrives when the pair has ended.
-    fn ended_by(&mut self, plan: &Plan, end: End) -> Error {
-        // What a ring says of a sender that has gone is that it has closed.
-        let why = match end {
-            End::Gone => Error::ChannelInvalid,
-            End::Down | End::Broken => plan.role.severed(),
-        };
-        self.is_broken |= end == End::Broken;
-        *self.ended.get_or_insert(why)
-    }
-
-    /// The latest value; when nothing more arrives, only if it was not received.
-    ///
-    /// # Errors
-    /// As [`take`](Self::take).
-    #[cold]
-    fn take_value(&mut self, plan: &Plan) -> Result<Option<Item>> {
-        if let Err(end) = self.take_all(plan) {
-            self.ended_by(plan, end);
-        }
-        if let Some(error) = self.ended {
-            if !self.has_value() {
-                return Err(error);
-            }
-        }
-        let taken = self.read_value(plan.role.kind);
-        taken.map_err(|end| self.ended_by(plan, end))
-    }
-
-    fn read_value(&mut self, kind: Kind) -> Result<Option<Item>, End> {
-        let Some(getter) = &mut self.getter else {
-            return Ok(None);
-        };
-        let receiving = self.pair.open()?.inbox.receiving();
-        match kind {
-            Kind::Packets => {
-                let packet = getter.packet(receiving)?;
-                Ok(packet.map(|copied| Item::Packet(Buffer::Copied(Box::new(copied)))))
-            }
-            Kind::Scalars => {
-                let scalar = getter.scalar(receiving)?;
-                Ok(scalar.map(|(width, value)| Item::Scalar { width, value }))
-            }
-        }
-    }
-
-    /// Take everything out of the ring that there is room for. News of values are not kept.
-    ///
-    /// # Errors
-    /// How the pair has ended.
-    fn take_all(&mut self, plan: &Plan) -> Result<(), End> {
-        if self.getter.is_some() {
-            return self.take_news();
-        }
-        while self.arrived.len() < SCALAR_LINES as usize {
-            match self.take_in(plan)? {
-                Some(item) => self.arrived.push_back(item),
-                None => break,
-            }
-        }
-        Ok(())
-    }
-
-    /// Take all news of a state buffer out of the ring: the value itself is looked for behind that.
-    ///
-    /// # Errors
-    /// How the pair has ended; [`End::Broken`]: something else has come.
-    #[cold]
-    fn take_news(&mut self) -> Result<(), End> {
-        let receiving = self.pair.open()?.inbox.receiving();
-        while let Some(news) = receiving.receive(&mut self.room).map_err(end_of)? {
-            match (news.head.kind, news.data) {
-                (0, Data::Inline([])) => receiving.publish().map_err(end_of)?,
-                _ => return Err(End::Broken),
-            }
-        }
-        Ok(())
-    }
-
-    /// Take the next thing out of the ring.
-    ///
-    /// # Errors
-    /// How the pair has ended; [`End::Broken`]: it is nothing of such a channel.
-    fn take_in(&mut self, plan: &Plan) -> Result<Option<Item>, End> {
-        let Open { inbox, .. } = self.pair.open()?;
-        let receiving = inbox.receiving();
-        let Some(message) = receiving.receive(&mut self.room).map_err(end_of)? else {
-            return Ok(None);
-        };
-        let item = match (plan.role.kind, message.head.kind, message.data) {
-            (Kind::Packets, 0, Data::Held(held)) => Item::Packet(Buffer::Slot(held)),
-            (Kind::Scalars, width @ (1 | 2 | 4 | 8), Data::Inline(bytes))
-                if bytes.len() == usize::from(width) =>
-            {
-                let mut value = [0; 8];
-                for (to, from) in value.iter_mut().zip(bytes) {
-                    *to = *from;
-                }
-                let value = u64::from_le_bytes(value);
-                Item::Scalar { width, value }
-            }
-            _ => return Err(End::Broken),
-        };
-        receiving.publish().map_err(end_of)?;
-        Ok(Some(item))
-    }
-
-    /// Give what has arrived to receives that wait.
-    fn receive(&mut self, plan: &Plan) -> Ended {
-        let mut ended = Ended::new();
-        while !self.posted.is_empty() {
-            let done = match self.take(plan) {
-                Ok(Some(Item::Packet(buffer))) => Ok(Done::Packet(buffer)),
-                Ok(Some(scalar)) => {
-                    self.put_back(scalar);
-                    Ok(Done::Ready)
-                }
-                Ok(None) => break,
-                Err(error) => Err(error),
-            };
-            if let Some(request) = self.posted.pop_front() {
-                ended.push((request, done));
-            }
-        }
-        ended
-    }
-
-    fn progress(&mut self, plan: &Plan, moved: &mut Moved) -> Result<(), End> {
-        if self.is_over {
-            moved.ended = self.receive(plan);
-            moved.is_drained = self.is_closed && !self.is_finished;
-            self.is_finished |= moved.is_drained;
-            return Ok(());
-        }
-        if !self.pair.is_open()? {
-            return Ok(());
-        }
-        moved.has_begun = self.pair.has_begun();
-        if moved.has_begun {
-            self.begin_latest(plan)?;
-        }
-        moved.ended = self.receive(plan);
-        if self.is_broken {
-            return Err(End::Broken);
-        }
-        for _ in 0..BUDGET {
-            let Some(first) = self.waiting.pop_front() else {
-                break;
-            };
-            match self.send_waiting(plan, &first.data) {
-                Ok(true) => {
-                    let sent = Done::Sent(first.data.len());
-                    moved.ended.push((first.request, Ok(sent)));
-                }
-                Ok(false) => {
-                    self.waiting.push_front(first);
-                    break;
-                }
-                Err(_) => {
-                    self.waiting.push_front(first);
-                    return Err(End::Gone);
-                }
-            }
-        }
-        if let Some(setter) = &mut self.setter {
-            setter.go_on(&mut self.pair.open()?.outbox)?;
-        }
-        if self.is_closed && !self.has_to_send() && !self.is_finished {
-            self.is_finished = true;
-            moved.is_drained = true;
-            if plan.role.direction == Direction::Send {
-                self.pair.finish();
-            }
-        }
-        // A signal that was owed is tried again.
-        let Open { outbox, .. } = self.pair.open()?;
-        outbox.flush().map_err(end_of)
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{inner::BUDGET, plan::tests::plan, *};
+    use crate::channel::Kind;
     use mp_fabric::{Fabric, InterfaceId};
+    use mp_queue_pair::{Data, Head, Outgoing};
     use mp_testing::{FakeDevice, Host, World};
-
-    fn plan(kind: Kind, direction: Direction, max_payload: u32) -> Plan {
-        Plan {
-            port: 1,
-            id: 1,
-            role: Role { kind, direction },
-            max_payload,
-            buffers: BufferType::Fifo,
-            timeout: u32::MAX,
-            send_buffers: 4,
-            priority: 0,
-        }
-    }
 
     /// A pipe between two hosts, whose ends are for these kinds.
     fn pipe(kinds: [Kind; 2]) -> [Pipe<FakeDevice>; 2] {
@@ -981,32 +442,6 @@ mod tests {
         let ends = ends.map(|(session, plan)| Pipe::new(session.unwrap(), plan, 1).unwrap());
         while !ends.iter().all(|end| end.inner().pair.is_open().unwrap()) {}
         ends
-    }
-
-    /// Windows have room for what they are divided into, and both ends ask for the same.
-    #[test]
-    fn windows_have_room_for_slots_and_lines() {
-        for max in [0, 1, 64, 100, 4096, 65536] {
-            for kind in [Kind::Packets, Kind::Scalars] {
-                let receiver = plan(kind, Direction::Receive, max);
-                let sender = plan(kind, Direction::Send, max);
-                for free in [0, 1 << 20, 1 << 40] {
-                    let [own, back] = receiver.windows(free);
-                    let [out, there] = sender.windows(free);
-                    assert_eq!(back, out);
-                    assert!(there.start() == own.start() && there.end() >= own.end());
-                    for size in [*own.start(), *own.end()] {
-                        let shape = receiver.shape(size);
-                        let used = u64::from(shape.lines) * LINE
-                            + u64::from(shape.slots) * u64::from(shape.slot_size)
-                            + REST;
-                        assert!(used <= size, "{max} {size} {shape:?}");
-                        let least = if kind == Kind::Packets { 2 } else { 0 };
-                        assert!(shape.slots >= least);
-                    }
-                }
-            }
-        }
     }
 
     /// MC-PKTAVAIL-1: what receives that wait will take is nobody else's.

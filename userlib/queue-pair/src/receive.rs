@@ -4,7 +4,7 @@
 
 use crate::{
     open::Shared,
-    send::register_in,
+    send::{defaults, register_in},
     window::{with_far, Near},
     Error, Head, Result, INLINE_MAX,
 };
@@ -235,7 +235,7 @@ impl<D: Device> Receiving<D> {
         peer: Layout,
         streams: u16,
     ) -> Result<Self> {
-        let held = vec![queue_pair::Held::default(); own.slots as usize];
+        let held = defaults(own.slots as usize)?;
         let mut receiver = Receiver::new(own, peer, held)?;
         for slot in 0..receiver.slots() {
             let stream = slot % u32::from(streams.max(1));

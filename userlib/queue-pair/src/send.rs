@@ -45,10 +45,22 @@ pub(crate) fn register_in(layout: &Layout, most: u32) -> Option<Part> {
     layout.buffer(0, len)
 }
 
+/// So many values, as many as the partner may have asked for.
+///
+/// # Errors
+/// [`NoMemory`](mp_fabric::Error::NoMemory).
+pub(crate) fn defaults<T: Clone + Default>(count: usize) -> Result<Vec<T>> {
+    let mut all = Vec::new();
+    let reserved = all.try_reserve_exact(count);
+    reserved.map_err(|_| mp_fabric::Error::NoMemory)?;
+    all.resize(count, T::default());
+    Ok(all)
+}
+
 impl<D: Device> Sending<D> {
     pub(crate) fn new(shared: Arc<Shared<D>>, own: Layout, peer: Layout) -> Result<Self> {
-        let links = vec![Link::default(); peer.slots as usize];
-        let queues = vec![Queue::default(); peer.streams as usize];
+        let links = defaults(peer.slots as usize)?;
+        let queues = defaults(peer.streams as usize)?;
         let sender = Sender::new(own, peer, links, queues)?;
         Ok(Sending {
             shared,

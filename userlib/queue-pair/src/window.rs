@@ -10,6 +10,9 @@ use mp_fabric::{
 use mp_proto::memory::{Inbound, OutOfBounds, Outbound, Part};
 use std::sync::atomic::{fence, Ordering};
 
+/// What a window is cleared with.
+static ZEROS: [u8; 4096] = [0; 4096];
+
 /// The own window: the partner writes it, this process reads it.
 #[derive(Debug)]
 pub(crate) struct Near(pub(crate) Map);
@@ -90,8 +93,15 @@ impl Inbound for Near {
         read.map_err(|_| OutOfBounds)
     }
     fn zero(&self, off: usize, len: usize) -> Result<(), OutOfBounds> {
-        let zeros = self.0.volatile().write_slice(&vec![0; len], off);
-        zeros.map_err(|_| OutOfBounds)
+        let part = self.0.volatile().subslice(off, len);
+        let mut left = part.map_err(|_| OutOfBounds)?;
+        while !left.is_empty() {
+            let here = left.len().min(ZEROS.len());
+            let written = ZEROS.get(..here).map(|zeros| left.write_slice(zeros, 0));
+            written.ok_or(OutOfBounds)?.map_err(|_| OutOfBounds)?;
+            left = left.offset(here).map_err(|_| OutOfBounds)?;
+        }
+        Ok(())
     }
     #[inline]
     fn rmb(&self) {

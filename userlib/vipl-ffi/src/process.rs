@@ -101,6 +101,17 @@ impl<D: Device> NicObject<D> {
 }
 
 impl<D: Device, T> Made<D, T> {
+    /// A handle for an object that is to be made.
+    ///
+    /// # Errors
+    /// [`Error::InvalidParameter`]: the NIC has been closed. [`Error::Resource`].
+    pub fn reserve(table: &Table<Arc<Self>>, nic: &NicObject<D>) -> Result<Handle> {
+        let mut made = nic.made();
+        let made = made.as_mut().ok_or(Error::InvalidParameter)?;
+        made.try_reserve(1).map_err(|_| Error::Resource)?;
+        table.reserve().map_err(|_| Error::Resource)
+    }
+
     /// Make a handle lead to an object, until its NIC is closed.
     ///
     /// # Errors

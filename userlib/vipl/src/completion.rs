@@ -10,7 +10,7 @@ use crate::{
     lock,
     nic::NicShared,
     notify::{Job, Notifier},
-    room::Heap,
+    room::{must_have_memory, Heap},
     trunk::Trunk,
     vi::{Vi, ViShared, LOOKS},
     Error, QueueKind, Result,
@@ -137,8 +137,12 @@ impl<D: Device> Cq<D> {
     /// # Errors
     /// [`Error::InvalidParameter`]: destroyed. [`Error::Resource`]: there are no more threads.
     pub fn notify(&self, handler: CqHandler<D>) -> Result<()> {
+        must_have_memory()?;
         self.0.notifier.start()?;
         let mut state = self.0.state()?;
+        let reserved = state.handlers.try_reserve(1);
+        reserved.map_err(|_| Error::Resource)?;
+        self.0.notifier.reserve(state.handlers.len() + 1)?;
         state.handlers.push_back(handler);
         let refused = self.0.serve(&mut state);
         drop(state);
@@ -192,10 +196,20 @@ impl<D: Device> CqShared<D> {
     }
 
     /// A queue of a VI is bound to it from now on.
+    ///
+    /// # Errors
+    /// [`Error::InvalidParameter`]: destroyed. [`Error::Resource`]: there is no memory.
     pub(crate) fn bind(&self, vi: &Arc<ViShared<D>>) -> Result<()> {
         // Under the state's lock: it cannot be destroyed meanwhile.
         let _state = self.state()?;
-        Arc::make_mut(&mut *lock(&self.bound)).push(Arc::downgrade(vi));
+        let mut bound = lock(&self.bound);
+        // Those who look have the list as it is.
+        let mut all = Vec::new();
+        let reserved = all.try_reserve_exact(bound.len() + 1);
+        reserved.map_err(|_| Error::Resource)?;
+        all.extend_from_slice(&bound);
+        all.push(Arc::downgrade(vi));
+        *bound = Arc::new(all);
         Ok(())
     }
 

@@ -30,6 +30,7 @@ use crate::{
     link::{Lane, Link, Numbers, Own, Unopened, ENDS},
     lock,
     nic::NicShared,
+    room::must_have_memory,
     state::{Event, State},
     trunk::{Meeting, Patience},
     vi::{Core, Vi, ViShared},
@@ -44,7 +45,7 @@ use mp_queue_pair::provider::{window, Service, NEWS, WINDOW};
 use posts::Posts;
 use rustix::fd::{AsFd, BorrowedFd};
 use std::{
-    fmt,
+    fmt, mem,
     ops::RangeInclusive,
     sync::{Arc, Mutex},
     time::Duration,
@@ -63,7 +64,7 @@ const REJECTED: u32 = 1;
 const UNKNOWN: u32 = 2;
 
 /// Memory of an interface is short where no longer piece is free, in bytes.
-const SHORT: u64 = 0x4_0000;
+pub(crate) const SHORT: u64 = 0x4_0000;
 /// What a peer says behind its attributes that has posted a session without windows as well.
 const HAS_BARE: u8 = 1;
 
@@ -124,7 +125,7 @@ impl<D: Device> Attempt<D> {
         self.serial += 1;
         self.peer = None;
         self.close_sessions();
-        std::mem::take(&mut self.wakes).ring();
+        mem::take(&mut self.wakes).ring();
     }
 
     fn close_sessions(&mut self) {
@@ -250,6 +251,7 @@ impl<D: Device> Nic<D> {
     /// # Errors
     /// As [`connect_wait()`](Self::connect_wait).
     pub fn serve(&self, local: &NetAddress, deadline: Deadline) -> Result<Server<D>> {
+        must_have_memory()?;
         let nic = self.shared();
         nic.must_be_open()?;
         local.must_be_of(nic.local())?;
@@ -416,10 +418,19 @@ crate::shared!(Request);
 
 pub(crate) struct RequestShared<D: Device> {
     nic: Arc<NicShared<D>>,
-    /// Nothing once it is consumed (VI-CONN-13).
-    pending: Mutex<Option<Pending<D>>>,
+    stage: Mutex<Stage<D>>,
     told: Told,
     address: NetAddress,
+}
+
+/// How far a request is.
+enum Stage<D: Device> {
+    /// It waits for an answer.
+    Open(Pending<D>),
+    /// A thread answers it, without the lock: the kernel waits for the client.
+    Answering,
+    /// It is consumed (VI-CONN-13).
+    Over,
 }
 
 struct Pending<D: Device> {
@@ -440,8 +451,84 @@ impl<D: Device> fmt::Debug for RequestShared<D> {
 impl<D: Device> RequestShared<D> {
     /// Let the client find nobody.
     pub(crate) fn end(&self) {
-        let pending = lock(&self.pending).take();
-        drop(pending);
+        let before = mem::replace(&mut *lock(&self.stage), Stage::Over);
+        drop(before);
+    }
+
+    /// Begin to answer.
+    ///
+    /// # Errors
+    /// [`Error::InvalidParameter`]: answered before, or by another thread now.
+    fn begin(&self) -> Result<Pending<D>> {
+        let mut stage = lock(&self.stage);
+        match mem::replace(&mut *stage, Stage::Answering) {
+            Stage::Open(pending) => Ok(pending),
+            other => {
+                *stage = other;
+                Err(Error::InvalidParameter)
+            }
+        }
+    }
+
+    /// The client goes on waiting for an answer, unless the NIC was closed meanwhile.
+    fn reopen(&self, pending: Pending<D>) {
+        let mut stage = lock(&self.stage);
+        if let Stage::Answering = *stage {
+            *stage = Stage::Open(pending);
+        }
+    }
+
+    /// Connect the client to a VI.
+    ///
+    /// # Errors
+    /// Those of [`Request::accept()`], with what is left to be answered.
+    fn accept(
+        &self,
+        vi: &Arc<ViShared<D>>,
+        pending: Pending<D>,
+    ) -> std::result::Result<(), (Error, Option<Pending<D>>)> {
+        let theirs = &self.told;
+        let begun = vi.begin(|core| theirs.attributes.must_fit(core.engine.attributes()));
+        let begun = begun.and_then(|(serial, own)| {
+            vi.keep(serial, &pending.session)?;
+            Ok((serial, own))
+        });
+        let (serial, own) = match begun {
+            Ok(begun) => begun,
+            Err(error) => return Err((error, Some(pending))),
+        };
+        let soon = Deadline::after(HANDSHAKE);
+        let answer = match pending.meeting {
+            None => own.encode().to_vec(),
+            Some(_) => [&own.encode()[..], &self.nic.meeting(serial).encode()].concat(),
+        };
+        let accepted = match pending.meeting {
+            // Nobody is told before.
+            Some(partner) if self.nic.lacks_trunk(&pending.session, partner) => {
+                Err(FabricError::NoSpace(Subject::Unnamed))
+            }
+            _ => pending.session.accept(pending.id, &answer, soon),
+        };
+        let failure = match accepted {
+            Ok(()) => {
+                let way = Way {
+                    session: pending.session,
+                    meeting: pending.meeting,
+                    checks: own.checks || theirs.checks,
+                };
+                let established = vi.establish(serial, way, soon);
+                return established
+                    .map_err(|error| (vi.abandon(serial, self.nic.told(error)), None));
+            }
+            Err(FabricError::InterfaceDown(_)) => self.nic.told(Error::NotReachable),
+            Err(FabricError::NoSpace(_) | FabricError::NoMemory) => {
+                vi.release(serial);
+                return Err((vi.abandon(serial, Error::Resource), Some(pending)));
+            }
+            Err(FabricError::Foreign) => Error::InvalidParameter,
+            Err(_) => Error::Timeout,
+        };
+        Err((vi.abandon(serial, failure), None))
     }
 }
 
@@ -454,7 +541,7 @@ impl<D: Device> Request<D> {
     ) -> Result<Self> {
         let request = Request(Arc::new(RequestShared {
             nic: Arc::clone(nic),
-            pending: Mutex::new(Some(pending)),
+            stage: Mutex::new(Stage::Open(pending)),
             told,
             address,
         }));
@@ -475,7 +562,7 @@ impl<D: Device> Request<D> {
     /// Connect the client to an idle VI (VI-CONN-8 to VI-CONN-13).
     ///
     /// # Errors
-    /// [`Error::InvalidParameter`]: answered before, or a VI of another NIC.
+    /// [`Error::InvalidParameter`]: answered before, or by another thread now, or a VI of another NIC.
     /// [`Error::InvalidState`]: not idle; [`Error::InvalidReliabilityLevel`],
     /// [`Error::InvalidMtu`]: the VI has others; [`Error::Resource`]: memory is missing. After these
     /// the request can still be answered, unless memory went while both sides made the connection.
@@ -485,71 +572,30 @@ impl<D: Device> Request<D> {
         if !Arc::ptr_eq(&shared.nic, &vi.nic) {
             return Err(Error::InvalidParameter);
         }
-        let mut slot = lock(&shared.pending);
-        let Some(pending) = slot.take() else {
-            return Err(Error::InvalidParameter);
-        };
-        let theirs = &shared.told;
-        let serial = vi.begin(|core| theirs.attributes.must_fit(core.engine.attributes()));
-        let (serial, own) = match serial {
-            Ok(begun) => begun,
-            Err(error) => {
-                *slot = Some(pending);
-                return Err(error);
+        let accepted = shared.accept(vi, shared.begin()?);
+        accepted.map_err(|(error, pending)| {
+            match pending {
+                Some(pending) => shared.reopen(pending),
+                None => shared.end(),
             }
-        };
-        if let Err(error) = vi.keep(serial, &pending.session) {
-            *slot = Some(pending);
-            return Err(error);
-        }
-        let soon = Deadline::after(HANDSHAKE);
-        let answer = match pending.meeting {
-            None => own.encode().to_vec(),
-            Some(_) => [&own.encode()[..], &shared.nic.meeting(serial).encode()].concat(),
-        };
-        let accepted = match pending.meeting {
-            // Nobody is told before.
-            Some(partner) if shared.nic.lacks_trunk(&pending.session, partner) => {
-                Err(FabricError::NoSpace(Subject::Unnamed))
-            }
-            _ => pending.session.accept(pending.id, &answer, soon),
-        };
-        let failure = match accepted {
-            Ok(()) => {
-                drop(slot);
-                let way = Way {
-                    session: pending.session,
-                    meeting: pending.meeting,
-                    checks: own.checks || theirs.checks,
-                };
-                let established = vi.establish(serial, way, soon);
-                return established.map_err(|error| vi.abandon(serial, shared.nic.told(error)));
-            }
-            Err(FabricError::InterfaceDown(_)) => shared.nic.told(Error::NotReachable),
-            Err(FabricError::NoSpace(_) | FabricError::NoMemory) => {
-                vi.release(serial);
-                *slot = Some(pending);
-                Error::Resource
-            }
-            Err(FabricError::Foreign) => Error::InvalidParameter,
-            Err(_) => Error::Timeout,
-        };
-        drop(slot);
-        Err(vi.abandon(serial, failure))
+            error
+        })?;
+        shared.end();
+        Ok(())
     }
 
     /// Whether it was answered, or the client has gone: nothing can be done with it any more.
     pub fn is_answered(&self) -> bool {
-        lock(&self.0.pending).is_none()
+        matches!(*lock(&self.0.stage), Stage::Over)
     }
 
     /// Reject the client (VI-CONN-14, VI-CONN-15).
     ///
     /// # Errors
-    /// [`Error::InvalidParameter`]: answered before.
+    /// [`Error::InvalidParameter`]: answered before, or by another thread now.
     pub fn reject(&self) -> Result<()> {
-        let pending = lock(&self.0.pending).take();
-        let Pending { session, id, .. } = pending.ok_or(Error::InvalidParameter)?;
+        let Pending { session, id, .. } = self.0.begin()?;
+        self.0.end();
         match session.reject(id, REJECTED, &[]) {
             Err(FabricError::InterfaceDown(_)) if self.0.nic.tells_partitions => {
                 Err(Error::NotReachable)
@@ -685,6 +731,7 @@ impl<D: Device> ViShared<D> {
         self: &Arc<Self>,
         admit: impl FnOnce(&Core<D>) -> Result<()>,
     ) -> Result<(Serial, Told)> {
+        must_have_memory()?;
         self.with(|core| {
             if core.engine.state() != State::Idle {
                 return Err(Error::InvalidState);
@@ -1127,6 +1174,27 @@ mod tests {
         let lane = Checked::new(Lane::new(trunk, session, numbers), false, numbers);
         late.0.connected(serial, Link::Shared(lane)).unwrap();
         until("the end", || state(&late) == State::Error);
+    }
+
+    /// VI-NIC-5: whoever closes a trunk waits for another thread that ends its lanes.
+    #[test]
+    fn lanes_have_ended_when_a_trunk_is_closed() {
+        let [(_nic, vi, trunk), (_other, _, partner)] = connected(&World::new(1, 0x2_0000));
+        let trunk = &trunk;
+        thread::scope(|scope| {
+            let second = vi.0.with(|_| {
+                // It cannot be told meanwhile.
+                scope.spawn(|| trunk.close(Deadline::PAST));
+                until("the end of the trunk", || partner.has_gone());
+                thread::sleep(Duration::from_millis(50));
+                let second = scope.spawn(|| trunk.close(Deadline::PAST));
+                thread::sleep(Duration::from_millis(50));
+                assert!(!second.is_finished());
+                Ok(second)
+            });
+            second.unwrap().join().unwrap();
+            assert_eq!(state(&vi), State::Error);
+        });
     }
 
     /// The partner can see that a trunk is over before a program here hears of it, and connects

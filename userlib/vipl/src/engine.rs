@@ -21,7 +21,7 @@ use crate::{
     wire::{End, Frame, Reason, Wire},
     Error, MemHandle, QueueKind, Result, ViAttributes,
 };
-use mp_proto::work::{self, Endpoint, Rooms};
+use mp_proto::work::{self, Endpoint, Full, Rooms};
 pub(crate) use program::Program;
 use program::{Request, Side};
 use std::mem;
@@ -39,12 +39,20 @@ pub(crate) struct Engine {
 }
 
 impl Engine {
-    pub(crate) fn new(attributes: ViAttributes) -> Self {
-        Engine {
-            attributes,
-            work: Endpoint::new(attributes.level.into(), Rooms::default()),
-            reports: Vec::new(),
+    /// One whose queues have room for a first descriptor.
+    ///
+    /// # Errors
+    /// [`Resource`](Error::Resource).
+    pub(crate) fn new(attributes: ViAttributes) -> Result<Self> {
+        let mut work = Endpoint::new(attributes.level.into(), Rooms::default());
+        for kind in [QueueKind::Send, QueueKind::Receive] {
+            work.reserve(kind).map_err(|Full| Error::Resource)?;
         }
+        Ok(Engine {
+            attributes,
+            work,
+            reports: Vec::new(),
+        })
     }
 
     /// The work queues, and what they ask.
@@ -141,6 +149,9 @@ impl Engine {
     }
 
     /// Post a descriptor. Whatever is wrong with it is told later (VI-POST-8, VI-POST-10).
+    ///
+    /// A queue has room for one more at any time, so that one which is too many is flushed with the
+    /// others (VI-POST-9), also if there is no memory for more.
     #[inline]
     pub(crate) fn post(
         &mut self,
@@ -167,7 +178,8 @@ impl Engine {
             posted,
             operation: operation_bits(control, receive),
         };
-        if work.post(&mut side, kind, request).is_err() || is_full {
+        let posted = work.post(&mut side, kind, request);
+        if posted.and_then(|()| work.reserve(kind)).is_err() || is_full {
             let report = Report {
                 resource: Resource::Vi,
                 ..Report::of_descriptor(ErrorCode::ViOverrun, operation_bits(0, receive), address)

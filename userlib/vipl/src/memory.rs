@@ -21,7 +21,7 @@ use crate::{attributes::REGIONS_MAX, lock, pages::Counts, Error, MemAttributes, 
 use mp_fabric::ProcessMemory;
 use rustix::{
     io::Errno,
-    mm::{madvise, mlock, munlock, Advice},
+    mm::{madvise, mlock, msync, munlock, Advice, MsyncFlags},
     param::page_size,
 };
 use std::{
@@ -103,7 +103,8 @@ impl Regions {
     ///
     /// # Errors
     /// [`Error::InvalidParameter`]: there is none, or it is not mapped, or all regions were
-    /// [ended](Self::clear). [`Error::Resource`]: there are too many regions, or the process may not lock so much memory.
+    /// [ended](Self::clear). [`Error::Resource`]: there are too many regions, the process may not
+    /// lock so much memory, or there is none.
     pub(crate) fn register(
         &self,
         memory: ProcessMemory<'_>,
@@ -119,6 +120,7 @@ impl Regions {
         if used.regions >= REGIONS_MAX || used.bytes.saturating_add(bytes) > most {
             return Err(Error::Resource);
         }
+        self.reserve(&mut used)?;
         let writable = populate(&pages)?;
         self.locks.lock(&pages)?;
         let region = Region {
@@ -145,6 +147,18 @@ impl Regions {
         used.bytes += bytes;
         let number = u32::from(slot.generation) << 16 | u32::from(index);
         Ok(MemHandle(number))
+    }
+
+    /// Make sure that there is room for another region, and for its place when it is free again.
+    ///
+    /// # Errors
+    /// [`Error::Resource`].
+    fn reserve(&self, used: &mut Used) -> Result<()> {
+        let mut slots = self.slots.write().unwrap_or_else(PoisonError::into_inner);
+        let places = (slots.len() + 1).saturating_sub(used.free.len());
+        let reserved = slots.try_reserve(1);
+        let reserved = reserved.and_then(|()| used.free.try_reserve(places));
+        reserved.map_err(|_| Error::Resource)
     }
 
     /// End a region (VI-MEM-11); the tag that it had.
@@ -380,6 +394,18 @@ fn pages_of(memory: ProcessMemory<'_>) -> Option<Range<usize>> {
     (!memory.is_empty()).then_some(memory.start() / page * page..end)
 }
 
+/// Why pages could not be made present (VI-MEM-10): they are not mapped or lead to nothing, or the
+/// kernel has no memory for them, or none that is sound.
+fn refusal(pages: &Range<usize>, error: Errno) -> Error {
+    // SAFETY: With this flag nothing is written: the kernel only looks what is mapped there.
+    let mapped = || unsafe { msync(start(pages), pages.len(), MsyncFlags::ASYNC) }.is_ok();
+    match error {
+        Errno::AGAIN | Errno::HWPOISON => Error::Resource,
+        Errno::NOMEM if mapped() => Error::Resource,
+        _ => Error::InvalidParameter,
+    }
+}
+
 /// Make pages present; whether they can be written (VI-MEM-8).
 fn populate(pages: &Range<usize>) -> Result<bool> {
     let advise = |advice| {
@@ -388,11 +414,12 @@ fn populate(pages: &Range<usize>) -> Result<bool> {
     };
     match advise(Advice::LinuxPopulateWrite) {
         Ok(()) => return Ok(true),
-        Err(Errno::NOMEM | Errno::FAULT) => return Err(Error::InvalidParameter),
-        Err(_) => {}
+        // Read-only pages.
+        Err(Errno::INVAL) => {}
+        Err(error) => return Err(refusal(pages, error)),
     }
     let read = advise(Advice::LinuxPopulateRead);
-    read.map(|()| false).map_err(|_| Error::InvalidParameter)
+    read.map(|()| false).map_err(|error| refusal(pages, error))
 }
 
 #[cfg(test)]
@@ -533,6 +560,27 @@ pub(crate) mod tests {
         drop(map);
         let gone = regions.register(memory, attributes(), u64::MAX);
         assert_eq!(gone, Err(Error::InvalidParameter));
+    }
+
+    /// VI-MEM-10: what the kernel has no memory for can be registered later; what is not there
+    /// cannot.
+    #[test]
+    fn memory_that_is_missing_is_told_from_memory_that_is_not_there() {
+        let map = Map::allocate(2 * 4096).unwrap();
+        let pages = pages_of(map.memory()).unwrap();
+        for error in [Errno::NOMEM, Errno::AGAIN, Errno::HWPOISON] {
+            assert_eq!(refusal(&pages, error), Error::Resource);
+        }
+        assert_eq!(refusal(&pages, Errno::FAULT), Error::InvalidParameter);
+        let gone = pages.end - 4096..pages.end;
+        let run = || {
+            // SAFETY: Nobody accesses the page.
+            unsafe { rustix::mm::munmap(start(&gone), gone.len()) }.unwrap();
+            assert_eq!(refusal(&pages, Errno::NOMEM), Error::InvalidParameter);
+            0
+        };
+        // Nothing else is mapped where the page was.
+        assert_eq!(mp_testing::child(run), 0);
     }
 
     /// Which pages of a map are locked.

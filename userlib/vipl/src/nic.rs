@@ -12,6 +12,7 @@ use crate::{
     memory::{lockable, Locks, Regions},
     notify::Notifier,
     report::{ErrorCode, ErrorEvent, ErrorHandler, Report, Resource},
+    room::must_have_memory,
     tag::Tags,
     trunk::Trunks,
     vi::{Serviced, Vi},
@@ -124,6 +125,7 @@ impl<D: Device> Library<D> {
             _ if is_number => return Err(Error::Resource),
             _ => return Err(Error::InvalidParameter),
         }
+        must_have_memory()?;
         let fabric = (self.open)().map_err(|error| {
             error!("{name}: {error}");
             Error::Resource
@@ -261,6 +263,12 @@ impl<D: Device> Nic<D> {
         Ok(shared)
     }
 
+    /// As [`open()`](Self::open), for calls that make something.
+    fn open_with_memory(&self) -> Result<&Arc<NicShared<D>>> {
+        must_have_memory()?;
+        self.open()
+    }
+
     /// End everything that was made with it (VI-NIC-5): calls that wait return
     /// [`Error::InvalidParameter`], and no handler starts any more.
     ///
@@ -286,7 +294,7 @@ impl<D: Device> Nic<D> {
     /// # Errors
     /// [`Error::Resource`].
     pub fn create_ptag(&self) -> Result<Ptag> {
-        let shared = self.open()?;
+        let shared = self.open_with_memory()?;
         shared.tags.create(shared.attributes.max_ptags as usize)
     }
 
@@ -312,7 +320,7 @@ impl<D: Device> Nic<D> {
         memory: ProcessMemory<'_>,
         attributes: &MemAttributes,
     ) -> Result<MemHandle> {
-        let shared = self.open()?;
+        let shared = self.open_with_memory()?;
         shared.tags.hold(attributes.ptag)?;
         let most = shared.most_registered;
         let handle = shared.regions.register(memory, *attributes, most);
@@ -360,13 +368,14 @@ impl<D: Device> Nic<D> {
     /// # Errors
     /// [`Error::InvalidParameter`]: no entries. [`Error::Resource`]: too many.
     pub fn create_cq(&self, entries: u64, token: u64) -> Result<Cq<D>> {
-        let shared = self.open()?;
+        let shared = self.open_with_memory()?;
         let cq = Cq::new(shared, shared.number(), entries, token)?;
         let mut objects = lock(&shared.objects);
         if objects.cqs.len() >= CQ_MAX {
             return Err(Error::Resource);
         }
         shared.must_be_open()?;
+        reserve_one(&mut objects.cqs)?;
         objects.cqs.insert(cq.0.id, cq.clone());
         Ok(cq)
     }
@@ -385,7 +394,7 @@ impl<D: Device> Nic<D> {
         recv_cq: Option<&Cq<D>>,
         token: u64,
     ) -> Result<Vi<D>> {
-        let shared = self.open()?;
+        let shared = self.open_with_memory()?;
         attributes.check()?;
         let cqs = [send_cq, recv_cq];
         for cq in cqs.into_iter().flatten() {
@@ -396,6 +405,7 @@ impl<D: Device> Nic<D> {
         shared.tags.hold(attributes.ptag)?;
         let cqs = cqs.map(|cq| cq.cloned());
         let vi = Vi::new(shared, shared.number(), *attributes, cqs.clone(), token);
+        let vi = vi.inspect_err(|_| shared.tags.release(attributes.ptag))?;
         let entered = shared.enter(&vi).and_then(|()| {
             let bound = cqs.iter().flatten().map(|cq| cq.0.bind(&vi.0));
             bound.collect::<Result<()>>()
@@ -412,10 +422,14 @@ impl<D: Device> Nic<D> {
     /// Tell a handler of asynchronous errors, in the place of one that there was; without one they
     /// are logged (VI-ERR-1, VI-ERR-2). It runs on a thread of its own, one error after the other.
     ///
+    /// The one that there was is told of the errors up to now. It has returned, and is dropped, when
+    /// this returns, unless it is the caller, or waits for the caller to return.
+    ///
     /// # Errors
-    /// [`Error::Resource`]: there are no more threads.
+    /// [`Error::Resource`]: there are no more threads. [`Error::InvalidParameter`]: closed, also
+    /// meanwhile.
     pub fn set_error_handler(&self, handler: Option<ErrorHandler<D>>) -> Result<()> {
-        let shared = self.open()?;
+        let shared = self.open_with_memory()?;
         shared.notifier.start()?;
         let next = Arc::clone(&shared.handler);
         // Not while one runs: it may be the one that asks for another one.
@@ -424,7 +438,10 @@ impl<D: Device> Nic<D> {
             drop(before);
         }));
         match refused {
-            None => Ok(()),
+            None => {
+                shared.notifier.settle();
+                shared.must_be_open()
+            }
             Some(_) => Err(Error::InvalidParameter),
         }
     }
@@ -501,11 +518,13 @@ impl<D: Device> NicShared<D> {
     /// A request ends with the NIC.
     ///
     /// # Errors
-    /// [`Error::InvalidParameter`]: it is closed.
+    /// [`Error::InvalidParameter`]: it is closed. [`Error::Resource`]: there is no memory.
     pub(crate) fn enter_request(&self, request: &Arc<RequestShared<D>>) -> Result<()> {
         let mut objects = lock(&self.objects);
         self.must_be_open()?;
         objects.requests.retain(|other| other.strong_count() > 0);
+        let reserved = objects.requests.try_reserve(1);
+        reserved.map_err(|_| Error::Resource)?;
         objects.requests.push(Arc::downgrade(request));
         Ok(())
     }
@@ -521,6 +540,7 @@ impl<D: Device> NicShared<D> {
         if objects.vis.len() as u64 >= self.attributes.max_vi {
             return Err(Error::Resource);
         }
+        reserve_one(&mut objects.vis)?;
         objects.vis.insert(vi.0.id, vi.clone());
         Ok(())
     }
@@ -593,8 +613,8 @@ impl<D: Device> NicShared<D> {
             resource: report.resource,
             code: report.code,
         };
-        if let Err(error) = self.notifier.start() {
-            return error!("{:?}, and nobody to tell: {error}", event.code);
+        if self.notifier.start().is_err() {
+            return unhandled(&event);
         }
         let waiting = match repeats {
             true => Some(Arc::clone(&self.repeated)),
@@ -639,6 +659,14 @@ impl<D: Device> NicShared<D> {
         self.report(None, Some(cq.clone()), report, false);
         cq.0.each_bound(|vi| vi.fail());
     }
+}
+
+/// Make sure that there is room for another object.
+///
+/// # Errors
+/// [`Error::Resource`].
+fn reserve_one<T>(objects: &mut HashMap<u64, T>) -> Result<()> {
+    objects.try_reserve(1).map_err(|_| Error::Resource)
 }
 
 /// Log an error that has no handler (VI-ERR-2).

@@ -40,6 +40,9 @@ struct State {
     started: bool,
     running: bool,
     stopped: bool,
+    /// Handlers that were pushed, and those of them that have returned.
+    pushed: u64,
+    returned: u64,
 }
 
 impl fmt::Debug for Notifier {
@@ -72,6 +75,15 @@ impl Notifier {
         Ok(())
     }
 
+    /// Make sure that there is room for so many handlers beside those that have not begun.
+    ///
+    /// # Errors
+    /// [`Error::Resource`].
+    pub(crate) fn reserve(&self, more: usize) -> Result<()> {
+        let reserved = lock(&self.shared.state).jobs.try_reserve(more);
+        reserved.map_err(|_| Error::Resource)
+    }
+
     /// Let the thread run a handler, behind all others. It comes back if the thread has ended:
     /// dropping it runs code of the program, which is for a caller without a lock.
     #[must_use]
@@ -81,14 +93,30 @@ impl Notifier {
             return Some(job);
         }
         state.jobs.push_back(job);
+        state.pushed += 1;
         self.shared.changed.notify_all();
         None
+    }
+
+    /// Wait until all handlers that were pushed have returned, unless one of them is the caller, or
+    /// waits for the caller to return. Those that are stopped never begin.
+    pub(crate) fn settle(&self) {
+        let Some(_wait) = Wait::begin(self.shared.number()) else {
+            return;
+        };
+        let mut state = lock(&self.shared.state);
+        let last = state.pushed;
+        while state.returned < last && (state.running || !state.stopped) {
+            let changed = self.shared.changed.wait(state);
+            state = changed.unwrap_or_else(PoisonError::into_inner);
+        }
     }
 
     /// Begin no more handlers. Those that have not begun are dropped by [`close()`](Self::close): that
     /// runs code of the program, and this does not.
     pub(crate) fn halt(&self) {
         lock(&self.shared.state).stopped = true;
+        self.shared.changed.notify_all();
     }
 
     /// End the thread after the handler that runs. Those that have not begun are dropped.
@@ -187,7 +215,9 @@ impl Shared {
                 std::mem::forget(payload);
                 error!("a handler has panicked");
             }
-            lock(&self.state).running = false;
+            let mut state = lock(&self.state);
+            (state.running, state.returned) = (false, state.returned + 1);
+            drop(state);
             self.changed.notify_all();
         }
     }

@@ -51,7 +51,7 @@ mod tests {
             rdma_write: false,
             rdma_read: false,
         };
-        let mut engine = Engine::new(attributes);
+        let mut engine = Engine::new(attributes).unwrap();
         let events: &[Event] = match state {
             State::Idle => &[],
             State::ConnectPending => &[Event::Connect],

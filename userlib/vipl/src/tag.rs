@@ -28,12 +28,13 @@ impl Tags {
     /// Make one (VI-PTAG-1).
     ///
     /// # Errors
-    /// [`Error::Resource`]: there are so many.
+    /// [`Error::Resource`]: there are so many, or there is no memory.
     pub(crate) fn create(&self, most: usize) -> Result<Ptag> {
         let mut tags = lock(&self.0);
         if tags.len() >= most {
             return Err(Error::Resource);
         }
+        tags.try_reserve(1).map_err(|_| Error::Resource)?;
         let tag = Ptag(LAST.fetch_add(1, Ordering::Relaxed) + 1);
         tags.insert(tag, 0);
         Ok(tag)

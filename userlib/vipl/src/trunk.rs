@@ -40,7 +40,7 @@ use std::{
     fmt,
     sync::{
         atomic::{AtomicBool, AtomicU64, Ordering},
-        Arc, Mutex, Weak,
+        Arc, Condvar, Mutex, PoisonError, Weak,
     },
     time::Duration,
 };
@@ -112,8 +112,11 @@ pub(crate) struct Trunk<D: Device = CharDevice> {
     /// Rounds of receiving that have begun, and the last one that has found everything.
     begun: AtomicU64,
     received: AtomicU64,
-    /// All lanes know of the end.
+    /// A thread has begun to tell all lanes of the end.
     finished: AtomicBool,
+    /// All lanes know of it.
+    told: Mutex<bool>,
+    all_told: Condvar,
 }
 
 impl<D: Device> Out<D> {
@@ -251,6 +254,8 @@ impl<D: Device> Trunk<D> {
             begun: AtomicU64::new(0),
             received: AtomicU64::new(0),
             finished: AtomicBool::new(false),
+            told: Mutex::default(),
+            all_told: Condvar::new(),
         }
     }
 
@@ -545,9 +550,12 @@ impl<D: Device> Trunk<D> {
         if let Some(home) = self.home.upgrade() {
             home.forget(self.number);
         }
+        *lock(&self.told) = true;
+        self.all_told.notify_all();
     }
 
-    /// End it from this side: the lanes have ended. Until the deadline the partner may make room for
+    /// End it from this side: the lanes have ended when it returns, also if another thread ends them.
+    /// Until the deadline the partner may make room for
     /// what it is to be told of them.
     pub(crate) fn close(&self, until: Deadline) {
         while let Some((session, park)) = self.tell_last() {
@@ -558,6 +566,8 @@ impl<D: Device> Trunk<D> {
         }
         let _ = lock(&self.outbox).judge::<()>(Err(End::Gone));
         self.finish();
+        let told = self.all_told.wait_while(lock(&self.told), |told| !*told);
+        drop(told.unwrap_or_else(PoisonError::into_inner));
     }
 
     /// Tell what is to be told of lanes; the session, and what to sleep on for the rest of it, unless

@@ -17,6 +17,7 @@ use crate::{
     memory::View,
     nic::NicShared,
     notify::{Job, Notifier},
+    room::must_have_memory,
     state::{Event, State},
     trunk::Trunk,
     wire::{End, Frame, Wire},
@@ -140,13 +141,13 @@ impl<D: Device> Vi<D> {
         attributes: ViAttributes,
         cqs: [Option<Cq<D>>; 2],
         token: u64,
-    ) -> Self {
-        Vi(Arc::new(ViShared {
+    ) -> Result<Self> {
+        Ok(Vi(Arc::new(ViShared {
             nic: Arc::clone(nic),
             id,
             token,
             core: Mutex::new(Core {
-                engine: Engine::new(attributes),
+                engine: Engine::new(attributes)?,
                 link: None,
                 attempt: Attempt::default(),
                 handlers: Default::default(),
@@ -160,7 +161,7 @@ impl<D: Device> Vi<D> {
             attention: Attention::default(),
             shares: AtomicBool::new(false),
             trunk: Mutex::default(),
-        }))
+        })))
     }
 
     /// What it was made with.
@@ -677,11 +678,6 @@ impl<D: Device> ViShared<D> {
         if !matches!(head, Head::Done(_)) {
             self.attention.watch();
             if self.progress(&mut core) {
-                if self.cq(kind).is_some() {
-                    // What is taken before its completion queue was told has no entry (VI-CQ-2).
-                    self.tell(core);
-                    return taken(self.alive()?.engine.take(kind));
-                }
                 head = core.engine.take(kind);
                 self.tell(core);
             }
@@ -731,6 +727,7 @@ impl<D: Device> ViShared<D> {
 
     fn notify(self: &Arc<Self>, kind: QueueKind, handler: QueueHandler<D>) -> Result<()> {
         drop(self.alive()?);
+        must_have_memory()?;
         let notifier = self.notifiers.get(index(kind)).ok_or(Error::Resource)?;
         if self.cq(kind).is_some() {
             return Err(Error::Resource);
@@ -743,6 +740,8 @@ impl<D: Device> ViShared<D> {
                 return Err(Error::Descriptor);
             }
             if let Some(handlers) = core.handlers.get_mut(index(kind)) {
+                handlers.try_reserve(1).map_err(|_| Error::Resource)?;
+                notifier.reserve(handlers.len() + 1)?;
                 handlers.extend(handler.take());
             }
             Ok(())

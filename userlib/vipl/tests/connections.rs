@@ -11,8 +11,8 @@ use std::{
     time::{Duration, Instant},
 };
 use vipl::{
-    deadline, Descriptor, Error, HostAddress, Level, NetAddress, Remote, RemoteViAttributes, State,
-    Status, ViAttributes,
+    deadline, Deadline, Descriptor, Error, HostAddress, Level, NetAddress, Remote,
+    RemoteViAttributes, State, Status, ViAttributes,
 };
 
 fn state(vi: &TestVi) -> State {
@@ -95,6 +95,15 @@ fn only_the_same_discriminator_matches() {
     }
 }
 
+/// Far more than a call takes that does not wait.
+const LATE: Duration = Duration::from_secs(5);
+
+/// Whether a call of 150 ms has taken these and not much more.
+fn as_told(begun: Instant) -> bool {
+    let whole = Duration::from_millis(150);
+    (whole..whole + LATE).contains(&begun.elapsed())
+}
+
 /// VI-CONN-3, VI-GEN-2, VI-GEN-3, VI-CONN-20, VI-CONN-11, VI-CONN-15, VI-CONN-23: how long calls wait.
 #[test]
 fn calls_wait_as_long_as_they_are_told() {
@@ -103,9 +112,11 @@ fn calls_wait_as_long_as_they_are_told() {
     let begun = Instant::now();
     let none = pair.a.nic.connect_wait(&here, deadline(0));
     assert_eq!(none.unwrap_err(), Error::Timeout);
+    assert!(begun.elapsed() < LATE);
+    let begun = Instant::now();
     let none = pair.a.nic.connect_wait(&here, deadline(150));
     assert_eq!(none.unwrap_err(), Error::Timeout);
-    assert!(begun.elapsed() >= Duration::from_millis(150));
+    assert!(as_told(begun));
     let (vi, server) = (
         pair.b.vi(Level::ReliableDelivery),
         pair.a.vi(Level::ReliableDelivery),
@@ -123,7 +134,7 @@ fn calls_wait_as_long_as_they_are_told() {
                     other => panic!("{other:?}"),
                 }
             };
-            assert!(begun.elapsed() >= Duration::from_millis(150));
+            assert!(as_told(begun));
             let request = waits.join().unwrap();
             if accept {
                 assert_eq!(request.accept(&server), Err(Error::Timeout));
@@ -137,6 +148,43 @@ fn calls_wait_as_long_as_they_are_told() {
     pair.connect(&server, &vi);
     pair.a.send(&server, b"kept");
     assert_eq!(vi.recv_wait(soon()).unwrap().descriptor, kept);
+}
+
+/// VI-GEN-2, VI-GEN-3, VI-WQ-7, VI-CQ-6, VI-PEER-1: waits for completions and peers as well. That of a
+/// peer counts from the request.
+#[test]
+fn waits_in_vain_are_as_long_as_they_are_told() {
+    let pair = Pair::new();
+    let (a, b) = pair.connected(Level::ReliableReception);
+    let cq = pair.a.nic.create_cq(4, 0).unwrap();
+    pair.a.receive(&a, 8);
+    let alone = pair.a.vi(Level::ReliableDelivery);
+    let waits: [&dyn Fn(Deadline) -> Option<Error>; 2] =
+        [&|until| a.recv_wait(until).err(), &|until| {
+            cq.wait(until).err()
+        }];
+    for wait in waits {
+        let begun = Instant::now();
+        assert_eq!(wait(deadline(0)), Some(Error::Timeout));
+        assert!(begun.elapsed() < LATE);
+        let begun = Instant::now();
+        assert_eq!(wait(deadline(150)), Some(Error::Timeout));
+        assert!(as_told(begun));
+    }
+    let begun = Instant::now();
+    let (own, other) = (pair.a.address(b""), pair.b.address(b"m"));
+    alone.peer_request(&own, &other, deadline(600)).unwrap();
+    thread::sleep(Duration::from_millis(500));
+    let waited = Instant::now();
+    assert_eq!(alone.peer_wait(), Err(Error::Timeout));
+    assert!(begun.elapsed() >= Duration::from_millis(600));
+    // One that began in the wait would take 600.
+    assert!(
+        waited.elapsed() < Duration::from_millis(500),
+        "{:?}",
+        waited.elapsed()
+    );
+    b.disconnect().unwrap();
 }
 
 /// VI-CONN-8 to VI-CONN-10, VI-CONN-21, SC-11: an acceptance that fails can be tried again, and the
@@ -409,9 +457,8 @@ fn peers_that_do_not_fit_are_both_told() {
     );
     let (kept, _) = pair.a.receive(&a, 4);
     let request = |until| {
-        let (own, other) = (pair.a.address(b""), pair.b.address(b""));
+        let own = pair.a.address(b"");
         a.peer_request(&own, &pair.b.address(b"m"), until).unwrap();
-        let _ = other;
         b.peer_request(&pair.b.address(b""), &pair.a.address(b"m"), soon())
             .unwrap();
         (a.peer_wait(), b.peer_wait())
@@ -513,8 +560,9 @@ fn a_vi_is_connected_again_and_again() {
         while state(second) != State::Error {
             thread::yield_now();
         }
-        let again = second.connect_request(&pair.a.address(b""), &pair.a.address(b""), soon());
-        assert!(again.is_err());
+        let own = if round % 2 == 0 { &pair.b } else { &pair.a };
+        let again = second.connect_request(&own.address(b""), &pair.a.address(b""), soon());
+        assert_eq!(again, Err(Error::InvalidState));
         second.disconnect().unwrap();
     }
     assert_eq!((a.destroy(), b.destroy()), (Ok(()), Ok(())));

@@ -2,7 +2,7 @@
 
 //! Completion queues.
 
-use super::{found, handle_of, required, reserved, token};
+use super::{found, handle_of, required, token};
 use crate::{
     process::{Made, Process},
     sys,
@@ -20,7 +20,7 @@ pub fn create_cq<D: Device>(
 ) -> Result<()> {
     let nic = found(&process.nics, nic)?;
     required(out)?;
-    let handle = reserved(&process.cqs)?;
+    let handle = Made::reserve(&process.cqs, &nic)?;
     let cq = nic.nic.create_cq(entries, token(handle))?;
     Made::enter(&process.cqs, &nic, handle, cq)?;
     out.write(handle);

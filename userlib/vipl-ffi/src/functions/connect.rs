@@ -2,7 +2,7 @@
 
 //! Connections, of clients with servers and between peers.
 
-use super::{found, required, reserved};
+use super::{found, required};
 use crate::{
     address::Address,
     process::{Made, NicObject, Process},
@@ -39,7 +39,7 @@ pub fn connect_wait<D: Device>(
     remote.required().map_err(|Null| Error::InvalidParameter)?;
     required(attributes)?;
     required(out)?;
-    let handle = reserved(&process.conns)?;
+    let handle = Made::reserve(&process.conns, &nic)?;
     let server = nic.nic.serve(&local, deadline(timeout))?;
     Ok(Waiting {
         nic,
@@ -93,7 +93,9 @@ pub fn connect_accept<D: Device>(process: &Process<D>, conn: Handle, vi: Handle)
 pub fn connect_reject<D: Device>(process: &Process<D>, conn: Handle) -> Result<()> {
     let request = found(&process.conns, conn)?;
     let rejected = request.object.reject();
-    request.forget(&process.conns, conn);
+    if request.object.is_answered() {
+        request.forget(&process.conns, conn);
+    }
     rejected
 }
 

@@ -2,7 +2,7 @@
 
 //! VIs.
 
-use super::{found, passed, required, reserved, token};
+use super::{found, passed, required, token};
 use crate::{
     process::{Made, Process},
     structures, sys,
@@ -29,7 +29,7 @@ pub fn create_vi<D: Device>(
     let attributes = passed(attributes)?;
     required(out)?;
     let attributes = structures::vi_attributes(&attributes)?;
-    let handle = reserved(&process.vis)?;
+    let handle = Made::reserve(&process.vis, &nic)?;
     let [send, recv] = [&send, &recv].map(|cq| cq.as_deref().map(|made| &made.object));
     let vi = nic.nic.create_vi(&attributes, send, recv, token(handle))?;
     Made::enter(&process.vis, &nic, handle, vi)?;

@@ -160,7 +160,8 @@ impl Side {
             ptag: TAG,
             rdma_write: true,
             rdma_read: level.has_read(),
-        });
+        })
+        .unwrap();
         engine.event(&regions, Event::Connect).unwrap();
         engine.event(&regions, Event::Established).unwrap();
         let wire = Fake {
@@ -528,7 +529,7 @@ fn writes_that_are_not_allowed_write_nothing() {
                 fault(level, &outcome, |net| {
                     let mut remote = net.remote(0);
                     net.b.data(&[0x11; 700]);
-                    let (base, handle) = (net.b.base(), net.b.handle);
+                    let base = net.b.base();
                     let less = |ptag, rdma_write| crate::MemAttributes {
                         ptag,
                         rdma_write,
@@ -549,7 +550,6 @@ fn writes_that_are_not_allowed_write_nothing() {
                         3 => remote.handle ^= 1 << 31,
                         _ => remote.address = (base + LEN - 699) as u64,
                     }
-                    let _ = handle;
                     if with_immediate {
                         net.b.receive(8);
                     }
@@ -710,6 +710,38 @@ fn an_own_error_waits_for_what_was_sent_before() {
     let got = done(Status::OP_RECEIVE, Status::default());
     assert_eq!(net.b.status(RECEIVE), got);
     assert_eq!(net.states(), (State::Error, State::Error));
+}
+
+/// VI-REL-3, VI-EM-9: what was sent whole succeeds if it takes effect, although the message behind it
+/// ends in the middle; also if the partner refuses that one.
+#[test]
+fn what_was_sent_before_a_cut_message_succeeds() {
+    for refuses in [false, true] {
+        let mut net = Net::new(Level::ReliableReception);
+        let second = net
+            .a
+            .regions
+            .register(net.a.map.memory(), attributes(), u64::MAX);
+        let second = second.unwrap();
+        net.b.receive(8);
+        // Of a message that is too long the partner refuses the rest.
+        let room = if refuses { 8 } else { 20_000 };
+        net.b.receive(room);
+        net.a.send(Descriptor::new(), b"good");
+        let cut = Descriptor::new().segment(net.a.base(), second, 20_000);
+        net.a.used = 20_032;
+        net.a.post(SEND, &cut);
+        net.a.progress();
+        net.a.regions.deregister(net.a.base(), second).unwrap();
+        net.a.progress();
+        net.run();
+        let own = Status::PROTECTION_ERROR.with(Status::PARTIAL_ERROR);
+        assert_eq!(net.a.status(SEND), done(Status::OP_SEND, Status::default()));
+        assert_eq!(net.a.status(SEND), done(Status::OP_SEND, own), "{refuses}");
+        let got = done(Status::OP_RECEIVE, Status::default());
+        assert_eq!(net.b.status(RECEIVE), got);
+        assert_eq!(net.states(), (State::Error, State::Error));
+    }
 }
 
 /// VI-STS-2, VI-STS-4, VI-DESC-12: the memory that a read goes to is deregistered in between.

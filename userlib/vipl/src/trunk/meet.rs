@@ -625,6 +625,75 @@ mod tests {
         }
     }
 
+    /// Bytes that connections take of so many that are free, and how many have windows of their own.
+    fn taken_by(connections: usize, free: u64) -> (u64, usize) {
+        let (mut left, mut own, mut trunk) = (free, 0, false);
+        for _ in 0..connections {
+            if left >= crate::connect::SHORT {
+                left -= mp_queue_pair::provider::window(left).end();
+                own += 1;
+            } else if !trunk {
+                left -= window(left).end();
+                trunk = true;
+            }
+        }
+        (free - left, own)
+    }
+
+    /// The bytes that a cell of a table tells, such as "6.25 MiB", and half of its last digit.
+    fn bytes_of(cell: &str) -> (f64, f64) {
+        let (number, unit) = cell.trim().split_once(' ').unwrap();
+        let unit = match unit.split(' ').next() {
+            Some("KiB") => 1024.0,
+            Some("MiB") => 1024.0 * 1024.0,
+            other => panic!("{other:?}"),
+        };
+        let digits = number.split_once('.').map_or(0, |(_, rest)| rest.len());
+        let half = 0.5 / 10_f64.powi(digits as i32);
+        (number.parse::<f64>().unwrap() * unit, half * unit)
+    }
+
+    /// VI-LIM-6: the table of the documents, cell by cell.
+    #[test]
+    fn the_documents_say_how_much_memory_many_connections_take() {
+        let page = include_str!("../../../../Documentation/virtual-interfaces.md");
+        let begin = page.find("| VIs that are connected |").unwrap();
+        let table = page[begin..].split("\n\n").next().unwrap();
+        let mut rows = table.lines().map(|line| {
+            let cells: Vec<_> = line.trim_matches('|').split('|').map(str::trim).collect();
+            cells
+        });
+        let free: Vec<u64> = rows.next().unwrap()[1..]
+            .iter()
+            .map(|cell| bytes_of(cell).0 as u64)
+            .collect();
+        assert_eq!(free, [1 << 16, 1 << 20, 1 << 24, 1 << 26]);
+        let mut cells = 0;
+        for row in rows.skip(1) {
+            for (cell, free) in row[1..].iter().zip(&free) {
+                cells += 1;
+                match row[0].parse() {
+                    Ok(connections) => {
+                        let (told, half) = bytes_of(cell);
+                        let taken = taken_by(connections, *free).0 as f64;
+                        assert!((taken - told).abs() <= half, "{row:?}: {taken}");
+                    }
+                    Err(_) => {
+                        let most = 960;
+                        let own = taken_by(most, *free).1;
+                        let told = if *cell == "all" {
+                            most
+                        } else {
+                            cell.parse().unwrap()
+                        };
+                        assert_eq!(own, told, "{row:?}");
+                    }
+                }
+            }
+        }
+        assert_eq!(cells, 6 * 4);
+    }
+
     /// VI-GEN-9: children of one process tell themselves apart.
     #[test]
     fn forked_siblings_have_numbers_of_their_own() {

@@ -1,0 +1,324 @@
+// SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0
+
+//! The receiving half of a ring: records are taken, checked, passed on as frames, and given back.
+//!
+//! A [`ReceivingHalf`] lives for one epoch. Its caller serialises all calls, which a spin lock does
+//! in the kernel, and passes a [`Context`] to each: the [`Side`](crate::side::Side), and what those
+//! have done who keep records.
+//!
+//! # Frames
+//! A frame in one record is passed on where it lies. One in several is put together by an
+//! [`Assembly`]; if there is no memory for it, its records go by, and it is dropped.
+//!
+//! # Records that are kept
+//! The layer above may leave a record in the ring, and gives it back in any context, also from
+//! within the reception of the next one. Hence what is given back is noted outside of the half, and
+//! collected by the next poll, in any order. Records are released to the peer in ring order. So
+//! that the ring does not stop for one that is kept, the oldest ones are moved out: all that were
+//! kept at the last heartbeat ([`ReceivingHalf::age`]), and as many as are in the way.
+//!
+//! # Giving back
+//! What was consumed is published at the end of a poll, and within it as soon as it is much of the
+//! ring: the peer may wait for it. Nothing is written once
+//! [`Side::is_open`](crate::side::Side::is_open) is false.
+
+mod context;
+mod kept;
+
+pub use context::{AddError, Arrived, Assembly, Context, Upper};
+pub use kept::Kept;
+
+use core::ops::DerefMut;
+
+use self::kept::KeptList;
+use crate::memory::{Inbound, OutOfBounds, Outbound};
+use crate::ring::{
+    Armed, BadPlace, Consumer, Corrupt, NextError, Place, Reassembly, Record, Ringing, Step,
+};
+use crate::wire::Tag;
+
+/// Records that may be held at a time. Those that are kept hold the ones that came after them as
+/// well.
+pub const RX_HELD: usize = 256;
+
+/// What was consumed is published within a poll once it is more than this part of the ring.
+const GIVE_BACK_PART: u32 = 4;
+
+/// Records that are given back are released at once if more than this part of the ring is held.
+const URGENT_PART: u32 = 4;
+
+/// The receiving half of a ring in one epoch; `A` is an [`Assembly`], `S` has a place of
+/// [`Option<Kept>`](Kept) for each record that may be held.
+pub struct ReceivingHalf<A, S> {
+    consumer: Consumer<RX_HELD>,
+    kept: KeptList<S>,
+    /// Whether records may be kept: what is urgent must always get through.
+    keeps: bool,
+    order: Reassembly,
+    assembly: A,
+}
+
+impl<K, A, S: DerefMut<Target = [Option<Kept<K>>]>> ReceivingHalf<A, S> {
+    /// The receiving half at the start of an epoch. `tx` marks the words that this side writes, `rx`
+    /// those of the peer. Nothing of an `urgent` half is kept, or if `places` are not [`RX_HELD`] times `None`.
+    ///
+    /// # Errors
+    /// See [`Place::check`].
+    pub fn new(
+        from: Place,
+        tx: Tag,
+        rx: Tag,
+        ringing: Ringing,
+        urgent: bool,
+        assembly: A,
+        places: S,
+    ) -> Result<Self, BadPlace> {
+        Ok(ReceivingHalf {
+            consumer: Consumer::new(from, tx, rx, ringing)?,
+            keeps: !urgent && places.len() >= RX_HELD,
+            kept: KeptList::new(places),
+            order: Reassembly::new(),
+            assembly,
+        })
+    }
+
+    /// Receive up to `budget` records, and give back what was consumed; their number.
+    #[inline]
+    pub fn receive<X, U>(&mut self, x: &X, upper: &U, budget: u32) -> u32
+    where
+        X: Context<K>,
+        A: Assembly<X::Inbound>,
+        U: Upper<K, A::Whole>,
+    {
+        let mut done = 0;
+        while done < budget && self.receive_one(x, upper) {
+            done += 1;
+        }
+        self.end_poll(x);
+        done
+    }
+
+    /// Receive one record; `false` if there is none, or none can be taken before one that is held
+    /// was given back. [`end_poll`](Self::end_poll) has to follow.
+    #[inline]
+    pub fn receive_one<X, U>(&mut self, x: &X, upper: &U) -> bool
+    where
+        X: Context<K>,
+        A: Assembly<X::Inbound>,
+        U: Upper<K, A::Whole>,
+    {
+        if !x.is_open() {
+            return false;
+        }
+        self.collect(x);
+        let record = match self.consumer.next(x.inbound()) {
+            Ok(Some(record)) => record,
+            Ok(None) | Err(NextError::TooManyHeld) => return false,
+            Err(NextError::Corrupt(cause)) => {
+                x.corrupt(cause);
+                return false;
+            }
+        };
+        let place = Consumer::<RX_HELD>::place_of(record.token);
+        let kept = self.pass_on(x, upper, &record, place);
+        if !kept.is_some_and(|name| self.kept.put(place, name)) {
+            self.consumer.release(record.token);
+        }
+        if self.consumer.unpublished_units() > self.consumer.units() / GIVE_BACK_PART {
+            self.give_back(x);
+        }
+        true
+    }
+
+    /// Make room if records that are kept are in the way, and give back what was consumed.
+    #[inline]
+    pub fn end_poll<X: Context<K>>(&mut self, x: &X) {
+        if !x.is_open() {
+            return;
+        }
+        if !self.kept.is_empty() {
+            self.look_after_kept(x);
+        }
+        self.give_back(x);
+    }
+
+    /// A heartbeat: move out what was there at the last one. Others wait for what is behind it to be
+    /// consumed.
+    pub fn age<X: Context<K>>(&mut self, x: &X) {
+        if self.kept.is_empty() || !x.is_open() {
+            return;
+        }
+        self.collect(x);
+        while self.move_out(x, |_, is_old| is_old) {}
+        self.kept.age();
+        self.look_after_kept(x);
+        self.give_back(x);
+    }
+
+    /// Ask for a doorbell with the next record; `true` if there is one now that can be received.
+    #[inline]
+    pub fn arm<X: Context<K>>(&mut self, x: &X) -> bool {
+        if !x.is_open() {
+            return false;
+        }
+        match self.consumer.arm_data(x.outbound(), x.inbound()) {
+            Ok(armed) => {
+                if armed == Armed::Asleep {
+                    x.asleep();
+                }
+                // Who gives a record back has the ring polled.
+                armed == Armed::Ready && !self.consumer.is_full()
+            }
+            Err(cause) => {
+                x.corrupt(cause);
+                false
+            }
+        }
+    }
+
+    /// Ask for no doorbell.
+    #[inline]
+    pub fn mute<X: Context<K>>(&mut self, x: &X) {
+        if x.is_open() {
+            // The words lie in the peer's memory, or the half would not have been made.
+            let _ = self.consumer.mute(x.outbound());
+        }
+    }
+
+    /// Whether the peer has published something new that can be received.
+    #[inline]
+    pub fn is_ready(&self, inb: &impl Inbound) -> bool {
+        self.consumer.is_ready(inb) && !self.consumer.is_full()
+    }
+
+    /// Whether this side sleeps although there is something that can be received.
+    pub fn is_overdue(&self, inb: &impl Inbound) -> bool {
+        self.consumer.is_overdue(inb) && !self.consumer.is_full()
+    }
+
+    /// Write the indices again: see [`Consumer::repeat`].
+    ///
+    /// # Errors
+    /// [`OutOfBounds`] when a control word lies outside its memory.
+    pub fn repeat(&self, out: &impl Outbound) -> Result<(), OutOfBounds> {
+        self.consumer.repeat(out)
+    }
+
+    /// Size of the ring in units.
+    #[inline]
+    pub fn units(&self) -> u32 {
+        self.consumer.units()
+    }
+
+    /// Units that the peer has published and not got back.
+    pub fn unread_units(&self, inb: &impl Inbound) -> u32 {
+        self.consumer.unread_units(inb)
+    }
+
+    /// Units held by records that were not released, or released and not published.
+    pub fn unreturned_units(&self) -> u32 {
+        self.consumer.held_units() + self.consumer.unpublished_units()
+    }
+
+    /// Whether a frame has begun and is not complete.
+    pub fn is_within_frame(&self) -> bool {
+        self.order.is_open()
+    }
+
+    /// Release the records that were given back.
+    #[inline]
+    fn collect<X: Context<K>>(&mut self, x: &X) {
+        if self.kept.is_empty() {
+            return;
+        }
+        x.take_returned(|place| {
+            self.consumer.release_at(place);
+            self.kept.remove(place);
+        });
+    }
+
+    /// Follow what is kept, at the end of a poll.
+    fn look_after_kept<X: Context<K>>(&mut self, x: &X) {
+        self.collect(x);
+        // Half of the ring must be free for the largest record. Without memory, the ring stops until
+        // something is given back or memory is there.
+        while self.move_out(x, |consumer, _| !consumer.may_keep()) {}
+        let held = self.consumer.held_units();
+        x.set_urgent(held > self.consumer.units() / URGENT_PART);
+    }
+
+    /// Move the oldest record that is kept out of the ring, if `is_due` says so of the ring and of
+    /// whether it is old; `false` if there is none, or it cannot be moved now.
+    fn move_out<X: Context<K>>(
+        &mut self,
+        x: &X,
+        is_due: impl Fn(&Consumer<RX_HELD>, bool) -> bool,
+    ) -> bool {
+        let Some((place, name, is_old)) = self.kept.first(self.consumer.places_held()) else {
+            return false;
+        };
+        // One that has been given back, or is being copied, is found by another poll.
+        if !is_due(&self.consumer, is_old) || !x.move_out(name) {
+            return false;
+        }
+        self.consumer.release_at(place);
+        self.kept.remove(place);
+        true
+    }
+
+    /// Tell the peer what was consumed, and wake it if it waits for that.
+    #[inline]
+    fn give_back<X: Context<K>>(&mut self, x: &X) {
+        if !x.is_open() {
+            return;
+        }
+        if let Ok(true) = self.consumer.publish_cons(x.outbound(), x.inbound()) {
+            x.ring_bell();
+        }
+    }
+
+    /// Pass a record on: a whole frame at once, a part of one to the assembly. The name of the
+    /// record, if it is kept.
+    #[inline]
+    fn pass_on<X, U>(&mut self, x: &X, upper: &U, record: &Record, place: usize) -> Option<K>
+    where
+        X: Context<K>,
+        A: Assembly<X::Inbound>,
+        U: Upper<K, A::Whole>,
+    {
+        let step = match self.order.accept(record) {
+            Ok(step) => step,
+            Err(cause) => {
+                x.corrupt(cause);
+                return None;
+            }
+        };
+        if !(step.first && step.last) {
+            self.take_part(x, upper, record, step);
+            return None;
+        }
+        upper.frame(&Arrived {
+            record,
+            place,
+            may_keep: self.keeps && self.consumer.may_keep() && self.kept.has_room(),
+            is_last: !self.consumer.knows_more(),
+        })
+    }
+
+    fn take_part<X, U>(&mut self, x: &X, upper: &U, record: &Record, step: Step)
+    where
+        X: Context<K>,
+        A: Assembly<X::Inbound>,
+        U: Upper<K, A::Whole>,
+    {
+        match self.assembly.add(x.inbound(), record, step) {
+            Ok(Some(whole)) => {
+                upper.whole(&whole, !self.consumer.knows_more());
+                self.assembly.give_back(whole);
+            }
+            Ok(None) => {}
+            Err(AddError::NoMemory) => upper.no_memory(),
+            Err(AddError::Outside) => x.corrupt(Corrupt::Memory),
+        }
+    }
+}
