@@ -144,7 +144,7 @@ def changed(directory, header, old, new):
         ("mp_fabric.h", "__s32 eventfd;", "__s32 fd;", "eventfd"),
         ("mp_fabric.h", "char name[32];", "char name[16];", "mp_interface.name bytes: 32 is 16"),
         ("mp_fabric.h", "((__u32)((word) >> 32))", "((__u32)((word) >> 16))", "MP_STATUS_COUNT(word)"),
-        ("mp_fabric.h", '"mp_fabric"', '"fabric"', "MP_FABRIC_DEVICE"),
+        ("mp_fabric.h", 'DEVICE "mp_fabric"', 'DEVICE "fabric"', "MP_FABRIC_DEVICE"),
         ("mp_netlink.h", "\tMP_STATE_LEAVING,", "\tMP_STATE_NEW,\n\tMP_STATE_LEAVING,", "MP_STATE_LEAVING: 1 is 2"),
         (
             "mp_fabric.h",

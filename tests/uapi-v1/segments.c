@@ -237,6 +237,26 @@ static void registers_memory_of_the_process(void)
 	HOLDS(connection(to).state & MP_CONNECTION_LOST);
 }
 
+static void names_a_function_that_is_not_there(void)
+{
+	struct mp_segment_register given = {
+		.size = sizeof(given), .handle = create(86, MP_SEGMENT_EMPTY, "", PAGE),
+		.flags = MP_REGISTER_BAR, .length = PAGE, .pci_domain_high = 0x7fff, .pci_bar = 2,
+	};
+	struct mp_session_open open = {
+		.size = sizeof(open), .interface = interface, .role = MP_ROLE_SERVER,
+		.location = MP_LOCATION_BAR, .local_min = PAGE, .local_max = PAGE,
+		.pci_domain_high = 0x7fff, .pci_bar = 2,
+	};
+
+	GIVES(ENODEV, MP_IOC_SEGMENT_REGISTER, &given);
+	GIVES(ENODEV, MP_IOC_SESSION_OPEN, &open);
+	given.flags = 0;
+	GIVES(EINVAL, MP_IOC_SEGMENT_REGISTER, &given);
+	open.location = MP_LOCATION_PHYSICAL;
+	GIVES(EINVAL, MP_IOC_SESSION_OPEN, &open);
+}
+
 static void publishes_what_is_only_read(void)
 {
 	static const char text[] = "only to be read";
@@ -271,6 +291,7 @@ int main(void)
 	is_a_dma_buf();
 	grants_to_one_partner();
 	registers_memory_of_the_process();
+	names_a_function_that_is_not_there();
 	publishes_what_is_only_read();
 	return 0;
 }

@@ -31,9 +31,9 @@
  * MP_IOC_WAIT, MP_IOC_NOTICE, MP_IOC_SEND, MP_IOC_RECEIVE, MP_IOC_PARK and read() end early when
  * a signal is handled: they have done nothing then, and are made again by the kernel if the
  * handler was installed with SA_RESTART, and fail with EINTR otherwise. A process that sleeps in
- * them can be stopped, traced and frozen. The same holds for MP_IOC_QUEUE_ABORT, and MP_IOC_CLOSE and
- * MP_IOC_REMOVE of a queue, of which copies stop all the same. All other calls see the end of what
- * they have begun: only a signal that kills the process ends them.
+ * them can be stopped, traced and frozen. The same holds for MP_IOC_QUEUE_ABORT, and for
+ * MP_IOC_CLOSE and MP_IOC_REMOVE of a queue, of which copies stop all the same. All other calls see
+ * the end of what they have begun: only a signal that kills the process ends them.
  *
  * A call that fails with EFAULT has taken nothing, sent nothing, and closed again what it
  * had made, as MP_IOC_CLOSE does; a peer may have seen that. Arrays may have been written
@@ -324,10 +324,10 @@ struct mp_window {
  * request was rejected. ENETDOWN: the peer has not answered for 10 seconds. ENOMEM.
  * EINTR: the process is being killed.
  *
- * With MP_LOCATION_BAR (MP_FEATURE_REGISTER_BAR) the address is an offset in a BAR of a PCI function, and
- * the session is one with MP_LOCATION_PHYSICAL from then on. Before the others but the interface's:
- * EINVAL: no server. EPERM. EINVAL: no bytes, no multiple of a page. ENODEV, ERANGE, EOPNOTSUPP: see
- * MP_IOC_SEGMENT_REGISTER.
+ * With MP_LOCATION_BAR (MP_FEATURE_REGISTER_BAR) the address is an offset in a BAR of a PCI function,
+ * and the session is one with MP_LOCATION_PHYSICAL from then on. Before the others but the
+ * interface's: EINVAL: no server. EPERM. EINVAL: no bytes, no multiple of a page. ENODEV, ERANGE,
+ * EOPNOTSUPP: see MP_IOC_SEGMENT_REGISTER.
  */
 struct mp_session_open {
 	__u32 size;

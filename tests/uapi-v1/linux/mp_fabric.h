@@ -8,7 +8,8 @@
  * An open file is a context: it owns objects, which are named by handles and end
  * with it. A context belongs to the process that opened the file and is useless to
  * all others, also to children that inherit the descriptor; it ends when that
- * process exits or has closed all its descriptors of the file.
+ * process exits, or when the table of descriptors in which it was opened has none of the file
+ * any more. All threads of a process share one table, unless one has unshared it.
  *
  * Every structure starts with its size in bytes, which the caller sets. A kernel
  * that knows more fields takes those that are missing as zero; one that knows less
@@ -30,8 +31,9 @@
  * MP_IOC_WAIT, MP_IOC_NOTICE, MP_IOC_SEND, MP_IOC_RECEIVE, MP_IOC_PARK and read() end early when
  * a signal is handled: they have done nothing then, and are made again by the kernel if the
  * handler was installed with SA_RESTART, and fail with EINTR otherwise. A process that sleeps in
- * them can be stopped, traced and frozen. All other calls see the end of what they have begun:
- * only a signal that kills the process ends them.
+ * them can be stopped, traced and frozen. The same holds for MP_IOC_QUEUE_ABORT, and for
+ * MP_IOC_CLOSE and MP_IOC_REMOVE of a queue, of which copies stop all the same. All other calls see
+ * the end of what they have begun: only a signal that kills the process ends them.
  *
  * A call that fails with EFAULT has taken nothing, sent nothing, and closed again what it
  * had made, as MP_IOC_CLOSE does; a peer may have seen that. Arrays may have been written
@@ -137,6 +139,7 @@ struct mp_info {
 #define MP_FEATURE_ARRIVALS	0x4000	/* MP_INTERFACE_ANY */
 #define MP_FEATURE_HANDOVER	0x8000	/* MP_IOC_EXPORT, MP_IOC_IMPORT */
 #define MP_FEATURE_DMABUF	0x10000	/* MP_IOC_SEGMENT_DMABUF */
+#define MP_FEATURE_REGISTER_BAR	0x20000	/* MP_REGISTER_BAR, MP_LOCATION_BAR */
 
 /*
  * A status word is an aligned __u64 that tells the state of a connection, queue or session of
@@ -260,6 +263,7 @@ enum {
 enum {
 	MP_LOCATION_LOGICAL = 1,	/* memory that the fabric provides */
 	MP_LOCATION_PHYSICAL = 2,	/* physical addresses that the server names */
+	MP_LOCATION_BAR = 3,		/* the same, of a PCI function; only to open a server */
 };
 
 /*
@@ -319,6 +323,11 @@ struct mp_window {
  * MP_SESSION_NO_WINDOWS. EADDRINUSE: the uid is taken. ECONNREFUSED: a client found nobody, or its
  * request was rejected. ENETDOWN: the peer has not answered for 10 seconds. ENOMEM.
  * EINTR: the process is being killed.
+ *
+ * With MP_LOCATION_BAR (MP_FEATURE_REGISTER_BAR) the address is an offset in a BAR of a PCI function,
+ * and the session is one with MP_LOCATION_PHYSICAL from then on. Before the others but the
+ * interface's: EINVAL: no server. EPERM. EINVAL: no bytes, no multiple of a page. ENODEV, ERANGE,
+ * EOPNOTSUPP: see MP_IOC_SEGMENT_REGISTER.
  */
 struct mp_session_open {
 	__u32 size;
@@ -334,12 +343,17 @@ struct mp_session_open {
 	__aligned_u64 local_max;
 	__aligned_u64 remote_min;	/* bytes of the peer that this process shall reach */
 	__aligned_u64 remote_max;
-	__aligned_u64 address;		/* of a physical server */
+	__aligned_u64 address;		/* of a physical server; of MP_LOCATION_BAR: in the BAR */
 	__aligned_u64 name;		/* address */
 	__u32 name_size;		/* in bytes, at most MP_NAME_MAX; 0 for none */
 	__u32 name_own;			/* bytes of it, of a peer; else 0 */
 	__u32 flags;			/* MP_SESSION_* */
 	__u32 reserved;
+	__u16 pci_domain;		/* of MP_LOCATION_BAR, else 0; see MP_PCI_DOMAIN() */
+	__u8 pci_bus;
+	__u8 pci_devfn;
+	__u16 pci_domain_high;
+	__u16 pci_bar;			/* its number */
 };
 
 /*
@@ -461,7 +475,8 @@ struct mp_session_answer {
 /*
  * MP_IOC_CLOSE and MP_IOC_SIGNAL. ENOENT: no such object. A segment, event or port is
  * closed as MP_IOC_REMOVE does it by force, a connection is disconnected, a queue aborted.
- * Closing: EINPROGRESS, EINTR: it is closed; see there.
+ * Closing: EINPROGRESS, EINTR: it is closed; see there. A queue is not closed with EINTR, and
+ * cannot be started any more.
  */
 struct mp_handle {
 	__u32 size;
@@ -497,9 +512,10 @@ struct mp_session_address {
  * MP_IOC_SESSION_ACCESS: lets a device of this host reach the remote window, at its
  * address on the PCI bus, as long as the session is open and paired. Without an IOMMU
  * between the device and the bus nothing has to be done. Whether there is such a device is
- * not looked at.
- * EINVAL, and those of MP_IOC_SESSION_ADDRESS; EOPNOTSUPP also: another process says what
- * the device reaches, or too many devices do.
+ * not looked at. A device behind an IOMMU also loses it when one of its group gets a driver that
+ * lets processes say what the group reaches, as VFIO's does.
+ * EINVAL, and those of MP_IOC_SESSION_ADDRESS; EOPNOTSUPP also: there is such a driver, the
+ * device has another host bridge, or too many devices reach the window.
  */
 struct mp_session_access {
 	__u32 size;
@@ -645,6 +661,7 @@ struct mp_segment_attach {
 
 #define MP_REGISTER_PHYSICAL	0x1	/* the address is a physical one */
 #define MP_REGISTER_READ_ONLY	0x2	/* memory of the process that nobody writes by the segment */
+#define MP_REGISTER_BAR		0x4	/* the address is an offset in a BAR of a PCI function */
 
 /*
  * MP_IOC_SEGMENT_REGISTER: gives a segment that is empty its memory, once: that of the calling
@@ -655,8 +672,10 @@ struct mp_segment_attach {
  * Memory of a process is pinned, and counts for RLIMIT_MEMLOCK of its user, and of those who
  * have made the user namespaces around it, until nobody reaches it any more: the process may
  * unmap it. What is mapped there later is other memory.
- * Physical memory is the caller's to keep. The kernel does not copy to it or from it, and
- * refuses queues, grants and connections that are for that.
+ * Physical memory is named by its address, or as a part of what a PCI function has, which whoever
+ * has enabled the function keeps enabled. The kernel does not copy to it or from it, and refuses
+ * queues, grants and connections that are for that. As long as it is in a segment or a session, no
+ * driver can request it ("mp_fabric" in /proc/iomem), and no memory can be plugged there.
  *
  * Each host can use such a segment itself, also for copies of queues; whether peers reach it
  * is found when it is published.
@@ -670,20 +689,27 @@ struct mp_segment_attach {
  * is published with MP_PUBLISH_PLACED, those for connections, which never reach bytes beside it, and
  * never write to memory of MP_REGISTER_READ_ONLY.
  *
- * In this order: ENOENT. EINVAL: no bytes, no multiples of a page (physical), or both flags.
- * ERANGE: more than its length. EEXIST: it has memory. Of a process: EFAULT: there is
+ * In this order: ENOENT. EINVAL: no bytes, no multiples of a page (physical), or several flags.
+ * ERANGE: more than it can be filled with. EEXIST: it has memory. Of a process: EFAULT: there is
  * none, it is not writable as it has to be, or it cannot be pinned, EDQUOT: RLIMIT_MEMLOCK.
  * Physical: EPERM: that needs CAP_SYS_RAWIO and a kernel that is not locked down, EOPNOTSUPP: by
  * the kernel's resource tree (/proc/iomem) not all of it is memory of devices, or reserved: it
- * is RAM or nowhere, belongs to firmware, or a driver has it for itself. ENOMEM.
+ * is RAM or nowhere, belongs to firmware, a driver has requested it, or has the function whose it
+ * is; or it is only in part what one device has. Of a BAR: ENODEV: there is no such function, or
+ * it has no memory there, ERANGE: it has less. ENOMEM.
  */
 struct mp_segment_register {
 	__u32 size;
 	__u32 handle;
-	__u32 flags;			/* MP_REGISTER_PHYSICAL or MP_REGISTER_READ_ONLY */
+	__u32 flags;			/* one of MP_REGISTER_* */
 	__u32 reserved;
 	__aligned_u64 address;
 	__aligned_u64 length;		/* bytes */
+	__u16 pci_domain;		/* of MP_REGISTER_BAR, else 0; see MP_PCI_DOMAIN() */
+	__u8 pci_bus;
+	__u8 pci_devfn;
+	__u16 pci_domain_high;
+	__u16 pci_bar;			/* its number */
 };
 
 /* What peers at an interface may do with a segment. */

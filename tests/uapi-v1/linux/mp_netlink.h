@@ -30,7 +30,9 @@ enum {
 	MP_CMD_PEER_GET,
 	/*
 	 * Asks the peer MP_A_PEER_ID for its own statistics, over all its peers:
-	 * MP_A_STATS. Waits for MP_A_TIMEOUT_MS. Needs CAP_NET_ADMIN.
+	 * MP_A_STATS, or an error that says in the same way which request it is for. It comes
+	 * within MP_A_TIMEOUT_MS; others on the same socket may be answered before. Needs
+	 * CAP_NET_ADMIN.
 	 */
 	MP_CMD_REMOTE_STATS_GET,
 	/*
@@ -62,10 +64,7 @@ enum {
 	MP_A_ROUND_TRIP_NS,	/* uint */
 };
 
-/*
- * While a question waits, nobody can register or remove a family of generic netlink: who
- * would like to wait for longer asks again.
- */
+/* Who would like to wait for longer asks again. */
 #define MP_TIMEOUT_MS_DEFAULT 1000
 #define MP_TIMEOUT_MS_MAX 1000
 
