@@ -114,7 +114,21 @@ examples: userlib
 	@$(MAKE) --no-print-directory -C examples/mcapi MCAPI="$(STAGE)/opt/mcapi" OUT="$(STAGE)/bin"
 
 ## programs: build the programs that tests run on hosts of the fabric
-programs: userlib $(test_programs) $(test_programs32) $(RIG_PROGRAMS)/window
+programs: userlib $(test_programs) $(test_programs32) $(version1_programs) $(uapi_programs) $(RIG_PROGRAMS)/window
+
+# Programs of the first version of the interface, built against its headers as they were.
+version1_programs := $(patsubst tests/uapi-v1/%.c,$(RIG_PROGRAMS)/uapi-v1/%,$(wildcard tests/uapi-v1/*.c))
+
+$(version1_programs): $(RIG_PROGRAMS)/uapi-v1/%: tests/uapi-v1/%.c $(wildcard tests/uapi-v1/*.h tests/uapi-v1/linux/*.h)
+	@mkdir -p $(@D)
+	@$(CC) -std=gnu11 -O2 -Wall -Wextra -Werror -Itests/uapi-v1 -static -o $@ $<
+
+# Programs of the interface as it is, without any library.
+uapi_programs := $(patsubst tests/uapi/%.c,$(RIG_PROGRAMS)/uapi/%,$(wildcard tests/uapi/*.c))
+
+$(uapi_programs): $(RIG_PROGRAMS)/uapi/%: tests/uapi/%.c tests/uapi-v1/common.h uapi/linux/mp_fabric.h
+	@mkdir -p $(@D)
+	@$(CC) -D_GNU_SOURCE -std=gnu11 -O2 -Wall -Wextra -Werror -Iuapi -static -o $@ $<
 
 # What a session's windows give without any library.
 $(RIG_PROGRAMS)/window: examples/window/window.c uapi/linux/mp_fabric.h

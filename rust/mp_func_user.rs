@@ -13,7 +13,7 @@
 //! * [`segment`], [`offer`]: what processes offer to peers: memory, events, ports.
 //! * [`connection`], [`notices`], [`status`]: the use of what a peer offers, and what
 //!   happens to it; [`queue`], [`pipeline`]: copies into it; [`lane`]: where these run;
-//!   [`placed`]: copies that its host makes.
+//!   [`placed`]: copies that its host makes. [`handover`]: both of them, given to other processes.
 //! * [`ready`], [`stream`]: events, and everybody who waits for them.
 //! * [`link`], [`host`]: the end of a link; all links of the host. [`question`]: what proves
 //!   that stores have arrived. [`leaving`]: waits until memory is let go of. [`numbered`]: objects
@@ -66,6 +66,8 @@ mod connection;
 mod context;
 #[path = "mp_func_user/desk.rs"]
 mod desk;
+#[path = "mp_func_user/handover.rs"]
+mod handover;
 #[path = "mp_func_user/host.rs"]
 mod host;
 #[path = "mp_func_user/inbox.rs"]
@@ -163,7 +165,8 @@ impl kernel::Module for UserService {
         unsafe { quota::SHARES.init() };
         // SAFETY: As above.
         unsafe { quota::LEASED.init() };
-        let links = Links::new(param!(give_up_ms))?;
+        handover::start(module);
+        let links = Links::new(param!(reconnect_timeout_ms))?;
         let function = function::Registration::new(FUNC, links.clone())
             .inspect_err(|e| pr_err!("cannot register the function service: {:?}\n", e))?;
         let watch = interface::Watch::new(links.clone())?;
@@ -234,7 +237,7 @@ module! {
             default: 100,
             description: "Percent of the memory for windows and segments that a user may have",
         },
-        give_up_ms: u32 {
+        reconnect_timeout_ms: u32 {
             default: 10000,
             description: "Milliseconds after which connections do not wait for a link that is down any more (default 10000)",
         },

@@ -217,8 +217,8 @@ fn settings() -> Result<device::Settings> {
         64,
         channel::MAX_FRAME as u32,
     )?;
-    let linger = ranged("linger_us", param!(linger_us), 0, 10_000)?;
-    let look = ranged("look_us", param!(look_us), 0, 10_000)?;
+    let linger = ranged("busy_poll_us", param!(busy_poll_us), 0, 10_000)?;
+    let look = ranged("recheck_us", param!(recheck_us), 0, 10_000)?;
     Ok(device::Settings {
         memory: memory as usize * 1024,
         queues,
@@ -275,11 +275,11 @@ module! {
             default: 16384,
             description: "least bytes of data to be copied by the DMA engine, 64 to 131072",
         },
-        linger_us: u32 {
+        busy_poll_us: u32 {
             default: 1000,
             description: "longest time for which an idle processor watches a ring before it sleeps, in microseconds, up to 10000; 0: never",
         },
-        look_us: u32 {
+        recheck_us: u32 {
             default: 50,
             description: "time from going to sleep to a second look at the rings, in microseconds, up to 10000: longer than a write takes through the bridge and one back; 0: no second look",
         },

@@ -23,7 +23,9 @@
 //! * [`worker`]: background work that ends with its owner.
 //! * [`barrier`]: barriers against devices and other hosts.
 //! * [`bytes`]: memory that is only copied from, or only written.
+//! * [`carrier`]: files that carry a value from one process to another.
 //! * [`cpu`]: the number of processors.
+//! * [`dma_buf`]: memory that is shared with devices and drivers.
 //! * [`dma_engine`]: copies by a DMA engine.
 //! * [`idle`]: threads for the time in which there is nothing else to do.
 //! * [`iomem`]: physical memory of devices.
@@ -41,10 +43,12 @@ const NS_PER_US: u64 = 1000;
 
 pub mod barrier;
 pub mod bytes;
+pub mod carrier;
 pub mod cgroup;
 pub mod chardev;
 pub mod contiguous;
 pub mod cpu;
+pub mod dma_buf;
 pub mod dma_engine;
 pub mod error;
 pub mod eventfd;

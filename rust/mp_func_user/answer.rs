@@ -325,9 +325,9 @@ pub(crate) fn name(open: &mp_session_open) -> Result<Name> {
 ///
 /// `EINVAL` for flags of other roles, or unknown ones.
 pub(crate) fn is_pending(open: &mp_session_open) -> Result<bool> {
-    let known = MP_SESSION_HOLD | MP_SESSION_ONCE | MP_SESSION_PENDING | MP_SESSION_BARE;
+    let known = MP_SESSION_DEFER | MP_SESSION_ONCE | MP_SESSION_NONBLOCK | MP_SESSION_NO_WINDOWS;
     expect_zero(open.flags & !known)?;
-    let is_pending = open.flags & MP_SESSION_PENDING != 0;
+    let is_pending = open.flags & MP_SESSION_NONBLOCK != 0;
     match is_pending && open.role == MP_ROLE_SERVER {
         true => Err(EINVAL),
         false => Ok(is_pending),

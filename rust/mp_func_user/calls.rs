@@ -7,12 +7,16 @@
 
 use crate::{
     answer as partner,
-    connection::Connection,
+    connection::{
+        Connection,
+        Goal, //
+    },
     context::{
         Context,
         Make,
         Object, //
     },
+    handover,
     lane::Lane,
     link::Link,
     notices::Notice,
@@ -24,7 +28,10 @@ use crate::{
         Source, //
     },
     ready,
-    segment::Wanted,
+    segment::{
+        Holding,
+        Wanted, //
+    },
     stores,
     uapi::*,
     window::Piece, //
@@ -39,6 +46,7 @@ use kernel::{
     }, //
 };
 use mp_kernel::{
+    dma_buf::HAS_DMA_BUFS,
     error,
     eventfd::EventFd,
     iomem::{
@@ -116,8 +124,10 @@ macro_rules! structures {
 structures! {
     mp_info 24
     mp_handle 8
+    mp_export 24
+    mp_import 32
     mp_wait 32
-    mp_notify 24
+    mp_eventfd 24
     mp_watch 24
     mp_interfaces 24
     mp_interface 96
@@ -136,8 +146,9 @@ structures! {
     mp_segment_attach 24
     mp_segment_interface 16
     mp_segment 48
-    mp_segment_fill 32
+    mp_segment_register 32
     mp_segment_grant 24
+    mp_segment_dmabuf 24
     mp_remove 16
     mp_offer 24
     mp_connect 32
@@ -163,8 +174,10 @@ pub(crate) fn call(context: &Context, command: u32, arg: UserPtr) -> Result {
         MP_IOC_INFO => with(arg, |info| describe(context, info)),
         MP_IOC_CLOSE => take(arg, |close: &mp_handle| context.close(close.handle)),
         MP_IOC_WAIT => wait_for(context, arg),
-        MP_IOC_NOTIFY => take(arg, |notify| notify_of(context, notify)),
+        MP_IOC_EVENTFD => take(arg, |notify| notify_of(context, notify)),
         MP_IOC_WATCH => take(arg, |watch| watch_for(context, watch)),
+        MP_IOC_EXPORT => handover::export(context, arg),
+        MP_IOC_IMPORT => handover::import(context, arg),
         MP_IOC_SIGNAL => take(arg, |of: &mp_handle| signal(context, of.handle)),
         MP_IOC_INTERFACES => with(arg, |list| list_interfaces(context, list)),
         MP_IOC_INTERFACE => with(arg, |info| describe_interface(context, info)),
@@ -179,13 +192,16 @@ pub(crate) fn call(context: &Context, command: u32, arg: UserPtr) -> Result {
         MP_IOC_PARK => park::park(context, arg),
         MP_IOC_SESSION_STORE => take(arg, |store| stores::store(context, store)),
         MP_IOC_SEGMENT_CREATE => create_segment(context, arg),
-        MP_IOC_SEGMENT_SHARE => take(arg, |of: &mp_handle| context.segment(of.handle)?.share()),
+        MP_IOC_SEGMENT_SHARE => take(arg, |of: &mp_handle| {
+            own_segment(context, of.handle)?.share()
+        }),
         MP_IOC_SEGMENT_ATTACH => attach_segment(context, arg),
         MP_IOC_SEGMENT_PREPARE => take(arg, |at| prepare_segment(context, at)),
         MP_IOC_SEGMENT_PUBLISH => take(arg, |at| publish_segment(context, at)),
         MP_IOC_SEGMENT_WITHDRAW => take(arg, |at| withdraw_segment(context, at)),
-        MP_IOC_SEGMENT_FILL => take(arg, |fill| fill_segment(context, fill)),
+        MP_IOC_SEGMENT_REGISTER => take(arg, |fill| fill_segment(context, fill)),
         MP_IOC_SEGMENT_GRANT => grant_segment(context, arg),
+        MP_IOC_SEGMENT_DMABUF => handover::export_dma_buf(context, arg),
         MP_IOC_SEGMENT => with(arg, |info| describe_segment(context, info)),
         MP_IOC_REMOVE => take(arg, |remove| remove_object(context, remove)),
         MP_IOC_OFFER => offer(context, arg),
@@ -329,20 +345,24 @@ fn describe(context: &Context, info: &mut mp_info) -> Result<Told> {
             | MP_FEATURE_EVENTS
             | MP_FEATURE_PORTS
             | MP_FEATURE_QUEUES
-            | MP_FEATURE_FILL
+            | MP_FEATURE_REGISTER
             | MP_FEATURE_PINNED
             | MP_FEATURE_ACCEPT
             | MP_FEATURE_PARK
             | MP_FEATURE_PLACED
-            | MP_FEATURE_FILL_ANY
+            | MP_FEATURE_REGISTER_ANY
             | MP_FEATURE_GRANTS
             | MP_FEATURE_STORE
             | MP_FEATURE_NAMES
             | MP_FEATURE_ARRIVALS
-            | MP_FEATURE_FILL_BAR,
+            | MP_FEATURE_HANDOVER
+            | MP_FEATURE_REGISTER_BAR,
     );
     info.sessions_max = shared.limits.sessions;
     info.user_sessions_max = shared.limits.user_sessions;
+    if HAS_DMA_BUFS {
+        info.features |= u64::from(MP_FEATURE_DMABUF);
+    }
     info.objects_max = shared.limits.objects;
     info.user_objects_max = shared.limits.user_objects;
     (info.status_offset, info.status_length) = context.status().place();
@@ -407,7 +427,7 @@ fn wait_for(context: &Context, arg: UserPtr) -> Result {
     write_versioned(arg, size, &wait).inspect_err(|_| ready.give_back(wait.events))
 }
 
-fn notify_of(context: &Context, notify: &mp_notify) -> Result {
+fn notify_of(context: &Context, notify: &mp_eventfd) -> Result {
     expect_zero(notify.reserved)?;
     expect_zero(notify.flags & !MP_WAIT_INTERFACE)?;
     let ready = target(context, notify.flags, notify.target, notify.mask)?;
@@ -451,7 +471,7 @@ fn find_address(context: &Context, range: &mut mp_address) -> Result<Told> {
 
 /// Answer a call that has made an object, or close that again: nobody would know its
 /// handle.
-fn answer<T: Versioned>(
+pub(crate) fn answer<T: Versioned>(
     context: &Context,
     arg: UserPtr,
     size: usize,
@@ -462,6 +482,17 @@ fn answer<T: Versioned>(
         // Unless another thread has guessed it, and has closed it already.
         let _ = context.close(handle);
     })
+}
+
+/// A segment of which the context says what peers may do with it.
+///
+/// # Errors
+///
+/// `ENOENT`, `EACCES` if it was only handed over.
+fn own_segment(context: &Context, handle: u32) -> Result<Arc<Holding>> {
+    let segment = context.segment(handle)?;
+    segment.check_owner()?;
+    Ok(segment)
 }
 
 fn create_segment(context: &Context, arg: UserPtr) -> Result {
@@ -518,21 +549,21 @@ fn attach_segment(context: &Context, arg: UserPtr) -> Result {
     answer(context, arg, size, &attach, attach.handle)
 }
 
-fn fill_segment(context: &Context, fill: &mp_segment_fill) -> Result {
+fn fill_segment(context: &Context, fill: &mp_segment_register) -> Result {
     expect_zero(fill.reserved)?;
-    expect_zero(fill.flags & !(MP_FILL_PHYSICAL | MP_FILL_READ | MP_FILL_BAR))?;
-    let segment = context.segment(fill.handle)?;
+    expect_zero(fill.flags & !(MP_REGISTER_PHYSICAL | MP_REGISTER_READ_ONLY | MP_REGISTER_BAR))?;
+    let segment = own_segment(context, fill.handle)?;
     let page = PAGE_SIZE as u64;
     let is_whole = fill.address.is_multiple_of(page) && fill.length.is_multiple_of(page);
     let bar = bar_of!(fill);
     let purpose = match fill.flags {
         0 => Some(Purpose::Write),
-        MP_FILL_READ => Some(Purpose::Read),
-        MP_FILL_PHYSICAL | MP_FILL_BAR if is_whole => None,
+        MP_REGISTER_READ_ONLY => Some(Purpose::Read),
+        MP_REGISTER_PHYSICAL | MP_REGISTER_BAR if is_whole => None,
         _ => return Err(EINVAL),
     };
     let names_function = bar != Bar::default();
-    if fill.length == 0 || names_function && fill.flags != MP_FILL_BAR {
+    if fill.length == 0 || names_function && fill.flags != MP_REGISTER_BAR {
         return Err(EINVAL);
     }
     segment.check_room(fill.length)?;
@@ -541,7 +572,7 @@ fn fill_segment(context: &Context, fill: &mp_segment_fill) -> Result {
         return segment.fill(Piece::Pages(Arc::new(pages, GFP_KERNEL_ACCOUNT)?));
     }
     let range = match fill.flags {
-        MP_FILL_BAR => range_of_bar(bar, fill.address, fill.length)?,
+        MP_REGISTER_BAR => range_of_bar(bar, fill.address, fill.length)?,
         _ => {
             need_physical_addresses(PhysicalUse::Memory)?;
             // SAFETY: The process may name it.
@@ -549,6 +580,21 @@ fn fill_segment(context: &Context, fill: &mp_segment_fill) -> Result {
         }
     };
     segment.fill(Piece::Physical(range))
+}
+
+/// What may be done with a segment, from the word that says it.
+///
+/// # Errors
+///
+/// `EINVAL` for nothing, or for what is unknown.
+pub(crate) fn rights_of(word: u32) -> Result<sharing::Rights> {
+    if word == 0 || word & !(MP_GRANT_READ | MP_GRANT_WRITE) != 0 {
+        return Err(EINVAL);
+    }
+    Ok(sharing::Rights {
+        read: word & MP_GRANT_READ != 0,
+        write: word & MP_GRANT_WRITE != 0,
+    })
 }
 
 /// Memory of a function, which the process names.
@@ -564,20 +610,14 @@ fn range_of_bar(bar: Bar, off: u64, len: u64) -> Result<DeviceRange> {
 
 fn grant_segment(context: &Context, arg: UserPtr) -> Result {
     let (mut grant, size) = read_sized::<mp_segment_grant>(arg)?;
-    expect_zero(grant.flags & !MP_SHOW_PLACED)?;
-    if grant.rights == 0 || grant.rights & !(MP_GRANT_READ | MP_GRANT_WRITE) != 0 {
-        return Err(EINVAL);
-    }
-    let segment = context.segment(grant.segment)?;
+    expect_zero(grant.flags & !MP_PUBLISH_PLACED)?;
+    let rights = rights_of(grant.rights)?;
+    let segment = own_segment(context, grant.segment)?;
     let session = context.session(grant.session)?;
-    let rights = sharing::Rights {
-        read: grant.rights & MP_GRANT_READ != 0,
-        write: grant.rights & MP_GRANT_WRITE != 0,
-    };
     if !session.link().speaks(fabric::GRANTS) {
         return Err(error::unsupported());
     }
-    let needs_window = grant.flags & MP_SHOW_PLACED == 0;
+    let needs_window = grant.flags & MP_PUBLISH_PLACED == 0;
     let object = context.make(Make::Other, || {
         let number = context.shared().next_handle();
         let permit = segment.permit(number, &session, rights, needs_window)?;
@@ -590,22 +630,22 @@ fn grant_segment(context: &Context, arg: UserPtr) -> Result {
 }
 
 fn prepare_segment(context: &Context, at: &mp_segment_interface) -> Result {
-    expect_zero(at.flags & !MP_SHOW_PLACED)?;
-    let segment = context.segment(at.handle)?;
-    let needs_window = at.flags & MP_SHOW_PLACED == 0;
+    expect_zero(at.flags & !MP_PUBLISH_PLACED)?;
+    let segment = own_segment(context, at.handle)?;
+    let needs_window = at.flags & MP_PUBLISH_PLACED == 0;
     segment.prepare(&*context.shared().links.get(at.interface)?, needs_window)
 }
 
 fn publish_segment(context: &Context, at: &mp_segment_interface) -> Result {
-    expect_zero(at.flags & !MP_SHOW_PLACED)?;
-    let segment = context.segment(at.handle)?;
-    let needs_window = at.flags & MP_SHOW_PLACED == 0;
+    expect_zero(at.flags & !MP_PUBLISH_PLACED)?;
+    let segment = own_segment(context, at.handle)?;
+    let needs_window = at.flags & MP_PUBLISH_PLACED == 0;
     segment.publish(&*context.shared().links.get(at.interface)?, needs_window)
 }
 
 fn withdraw_segment(context: &Context, at: &mp_segment_interface) -> Result {
     expect_zero(at.flags & !(MP_WITHDRAW_NOTIFY | MP_WITHDRAW_FORCE))?;
-    let segment = context.segment(at.handle)?;
+    let segment = own_segment(context, at.handle)?;
     let links = &context.shared().links;
     segment.withdraw(&*links.get(at.interface)?, at.flags)
 }
@@ -723,8 +763,9 @@ fn connect(context: &Context, arg: UserPtr) -> Result {
         let number = context.shared().next_handle();
         let word = context.status().word()?;
         let payers = context.payers();
-        let connection = Connection::new(number, link.clone(), want, word, payers.outermost())?;
-        link.connect(&connection, payers, &name, deadline(connect.deadline))?;
+        let goal = Goal::new(want, name);
+        let connection = Connection::new(number, link.clone(), goal, word, payers.outermost())?;
+        link.connect(&connection, payers, deadline(connect.deadline))?;
         Ok(Object::Connection(connection))
     })?;
     if let Object::Connection(connection) = &object {
@@ -883,7 +924,7 @@ fn start_queue(context: &Context, start: &mp_queue_start) -> Result {
     let copies = copies(start, local, connection.len())?;
     let source = match segment {
         Some(segment) => {
-            let used = segment.begin_use(queue.link().interface().id())?;
+            let used = segment.begin_use(queue.link().interface().id(), reads)?;
             used.check(reads)?;
             Source::Segment(used)
         }

@@ -66,6 +66,7 @@ use mp_proto::{
         Life,
         PUT_AT, //
     },
+    name::Name,
     sharing::{
         message::{
             Message,
@@ -105,7 +106,7 @@ const PENDING: i32 = 1;
 const SOON_NS: u64 = 1_000_000;
 
 /// What may be done, as the device has it.
-fn rights_word(rights: Rights) -> u32 {
+pub(crate) fn rights_word(rights: Rights) -> u32 {
     (u32::from(rights.read) * MP_GRANT_READ) | (u32::from(rights.write) * MP_GRANT_WRITE)
 }
 
@@ -143,12 +144,33 @@ pub(crate) struct Way {
     pub(crate) signal: Option<Arc<Signal>>,
 }
 
+/// What a connection is to lead to.
+#[derive(Clone)]
+pub(crate) struct Goal {
+    pub(crate) want: Want,
+    /// By which it is found, if it has one.
+    pub(crate) name: Name,
+    /// What its process may do with it, whatever the peer lets it do.
+    pub(crate) most: Rights,
+}
+
+impl Goal {
+    /// All that the peer lets it do.
+    pub(crate) fn new(want: Want, name: Name) -> Self {
+        Self {
+            want,
+            name,
+            most: Rights::ALL,
+        }
+    }
+}
+
 /// A connection.
 #[pin_data]
 pub(crate) struct Connection {
     number: u32,
     link: Arc<Link>,
-    want: Want,
+    goal: Goal,
     ready: Arc<Ready>,
     #[pin]
     notices: Notices,
@@ -177,11 +199,12 @@ impl Connection {
     pub(crate) fn new(
         number: u32,
         link: Arc<Link>,
-        want: Want,
+        goal: Goal,
         word: Word,
         payer: Payer,
     ) -> Result<Arc<Self>> {
-        let of_sender = match want.object {
+        let is_placed = goal.want.placed;
+        let of_sender = match goal.want.object {
             Object::Port => Some(OfSender::new(link.clone(), payer)?),
             _ => None,
         };
@@ -192,7 +215,7 @@ impl Connection {
             pin_init!(Self {
                 number,
                 link,
-                want,
+                goal,
                 ready,
                 notices <- Notices::new(of),
                 outcome: Atomic::new(PENDING),
@@ -203,7 +226,7 @@ impl Connection {
                 transfers <- new_spinlock_bh!(Transfers::default()),
                 inner <- new_mutex!(Inner {
                     state: State::CONNECTING,
-                    is_placed: want.placed,
+                    is_placed,
                     losses: 0,
                     len: 0,
                     rights: Rights::ALL,
@@ -231,9 +254,19 @@ impl Connection {
         &self.link
     }
 
+    /// What it was to lead to.
+    pub(crate) fn goal(&self) -> &Goal {
+        &self.goal
+    }
+
+    /// What may be done with what it leads to.
+    pub(crate) fn rights(&self) -> Rights {
+        self.inner.lock().rights
+    }
+
     /// What it leads to.
     pub(crate) fn want(&self) -> &Want {
-        &self.want
+        &self.goal.want
     }
 
     /// Its events.
@@ -321,7 +354,7 @@ impl Connection {
         if let (Some(piece), Some(window)) = (&piece, &mut inner.window) {
             window.show(piece.clone())?;
         }
-        (inner.len, inner.rights) = (grant.len, grant.rights);
+        (inner.len, inner.rights) = (grant.len, grant.rights.and(self.goal.most));
         inner.piece = piece;
         inner.way = Some(way.clone());
         self.apply(&mut inner, Change::Up);
@@ -470,7 +503,7 @@ impl Connection {
 
     /// Whether what is written goes by frames, as no window leads to the segment.
     pub(crate) fn is_by_frames(&self) -> bool {
-        self.want.placed && !self.link.is_loopback()
+        self.goal.want.placed && !self.link.is_loopback()
     }
 
     /// What is under way; see [`placed`](crate::placed).
@@ -644,7 +677,7 @@ impl Connection {
     ///
     /// `EINVAL` if it leads elsewhere, `ECONNRESET`, `ENETDOWN`, `ENOMEM`.
     pub(crate) fn trigger(&self) -> Result {
-        if self.want.object != Object::Event {
+        if self.goal.want.object != Object::Event {
             return Err(EINVAL);
         }
         let way = {
@@ -671,7 +704,7 @@ impl Connection {
     /// `EINVAL` if it leads elsewhere, `ECONNRESET`, `ENETDOWN`, `ETIMEDOUT`, `ERESTARTSYS`
     /// for a signal, `ENOMEM`.
     pub(crate) fn send(&self, data: &[u8], deadline: Option<u64>) -> Result {
-        if self.want.object != Object::Port {
+        if self.goal.want.object != Object::Port {
             return Err(EINVAL);
         }
         loop {
@@ -726,12 +759,12 @@ impl Connection {
     /// `ENOSPC` without free offsets, `ENOMEM`.
     pub(crate) fn describe(&self, mapper: &Mapper, info: &mut mp_connection) -> Result {
         info.interface = self.link.interface().id();
-        info.object = match self.want.object {
+        info.object = match self.goal.want.object {
             Object::Segment => MP_OBJECT_SEGMENT,
             Object::Event => MP_OBJECT_EVENT,
             Object::Port => MP_OBJECT_PORT,
         };
-        info.number = self.want.number;
+        info.number = self.goal.want.number;
         let mut inner = self.inner.lock();
         info.status = inner.word.as_ref().map_or(0, Word::position);
         info.state = inner.bits();

@@ -185,7 +185,8 @@ pub(crate) enum Object {
 }
 
 impl Object {
-    fn number(&self) -> u32 {
+    /// Its handle.
+    pub(crate) fn number(&self) -> u32 {
         match self {
             Object::Segment(holding) => holding.number(),
             Object::Connection(connection) => connection.number(),
@@ -236,7 +237,7 @@ struct OwnedObject {
 }
 
 /// What an object counts as: as any, and as one of its kind.
-type Shares = [Option<Share>; 2];
+pub(crate) type Shares = [Option<Share>; 2];
 
 /// What is to be made.
 pub(crate) enum Make {
@@ -319,7 +320,7 @@ pub(crate) struct Context {
 
 impl Context {
     /// What all contexts share.
-    pub(crate) fn shared(&self) -> &Shared {
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
         &self.shared
     }
 
@@ -499,7 +500,7 @@ impl Context {
     /// # Errors
     ///
     /// `EDQUOT`, `ENOMEM`.
-    fn share_object(&self, what: Make) -> Result<(Shares, Option<Share>)> {
+    pub(crate) fn share_object(&self, what: Make) -> Result<(Shares, Option<Share>)> {
         let limits = &self.shared.limits;
         let share = |kind, amount, most| Share::new(&self.payers, kind, amount, most).map(Some);
         let any = share(Kind::Object, 1, limits.user_objects.into())?;
@@ -828,10 +829,11 @@ impl File for Context {
         this.check()?;
         let mapping = this.mapper.space.find(area.first(), 1);
         let mapping = mapping.filter(|mapping| mapping.owner() == this.mapper.owner);
-        if this.status.has(area.first()) {
+        let mapping = mapping.ok_or(ENOENT)?;
+        if !mapping.is_writable() {
             area.forbid_write()?;
         }
-        area.attach(mapping.ok_or(ENOENT)?)
+        area.attach(mapping)
     }
 
     fn read(this: ArcBorrow<'_, Self>, to: &mut UserSliceWriter, nonblock: bool) -> Result<usize> {

@@ -103,7 +103,7 @@ pub(crate) struct Links {
     /// The life of this service.
     life: Life,
     /// See [`Link::new`].
-    give_up_ms: u32,
+    reconnect_timeout_ms: u32,
     segments: Arc<Segments>,
     #[pin]
     entries: Mutex<KVec<Entry>>,
@@ -120,11 +120,11 @@ impl Links {
     /// # Errors
     ///
     /// `ENOMEM`.
-    pub(crate) fn new(give_up_ms: u32) -> Result<Arc<Self>> {
+    pub(crate) fn new(reconnect_timeout_ms: u32) -> Result<Arc<Self>> {
         Arc::pin_init(
             pin_init!(Self {
                 life: Life::new(mp_kernel::random::next_u64() as u32),
-                give_up_ms,
+                reconnect_timeout_ms,
                 segments: Segments::new()?,
                 entries <- new_mutex!(KVec::new()),
                 arrivals <- Watchers::new(),
@@ -228,7 +228,12 @@ impl Links {
 
     fn add(&self, interface: &Arc<Interface>) -> Result {
         let segments = self.segments.clone();
-        let link = Link::new(interface.clone(), self.life, segments, self.give_up_ms)?;
+        let link = Link::new(
+            interface.clone(),
+            self.life,
+            segments,
+            self.reconnect_timeout_ms,
+        )?;
         let worker: Arc<Worker> = new_worker!(link.clone())?;
         Ok(self
             .entries

@@ -12,7 +12,10 @@
 //! * [`offers`]: events and ports.
 
 use crate::{
-    connection::Connection,
+    connection::{
+        Connection,
+        Goal, //
+    },
     desk::{
         Desk,
         Ending, //
@@ -110,7 +113,6 @@ use mp_proto::{
         PLACED,
         SUPPORT, //
     },
-    name::Name,
     pairing::{
         sessions,
         Engine,
@@ -268,7 +270,7 @@ pub(crate) struct Link {
     interface: Arc<Interface>,
     /// The life of this service.
     life: Life,
-    give_up_ms: u32,
+    reconnect_timeout_ms: u32,
     /// All segments of the host.
     segments: Arc<Segments>,
     /// The last peer's id.
@@ -324,7 +326,7 @@ pub(crate) struct Link {
 
 impl Link {
     /// The end of the link that `interface` is, of the service with that life. When it is
-    /// down, connections wait for it for `give_up_ms` milliseconds (`SI-EVT-6`).
+    /// down, connections wait for it for `reconnect_timeout_ms` milliseconds (`SI-EVT-6`).
     ///
     /// # Errors
     ///
@@ -333,7 +335,7 @@ impl Link {
         interface: Arc<Interface>,
         life: Life,
         segments: Arc<Segments>,
-        give_up_ms: u32,
+        reconnect_timeout_ms: u32,
     ) -> Result<Arc<Self>> {
         let own = KVVec::from_elem(Row::FREE, sharing::CONNECTIONS, GFP_KERNEL)?;
         let guests = KVVec::from_elem(Row::FREE, sharing::CONNECTIONS, GFP_KERNEL)?;
@@ -349,7 +351,7 @@ impl Link {
             try_pin_init!(Self {
                 interface,
                 life,
-                give_up_ms,
+                reconnect_timeout_ms,
                 segments,
                 peer_id: Atomic::new(MP_PEER_NONE),
                 core <- new_mutex!(Core {
@@ -805,7 +807,7 @@ impl Link {
         self.end_shared(core, for_good, false);
         core.shared.give_up_at = match for_good {
             true => None,
-            false => Some(monotonic_ns() + u64::from(self.give_up_ms) * 1_000_000),
+            false => Some(monotonic_ns() + u64::from(self.reconnect_timeout_ms) * 1_000_000),
         };
         self.questions.close();
         self.has_answered();
@@ -835,11 +837,10 @@ impl Link {
         &self,
         connection: &Arc<Connection>,
         payers: &Arc<Payers>,
-        name: &Name,
         deadline: Option<u64>,
     ) -> Result {
         self.connections.lock().enter(connection.clone())?;
-        let asked = self.ask_to_connect(connection, payers, name, deadline);
+        let asked = self.ask_to_connect(connection, payers, deadline);
         let answered = asked.and_then(|()| connection.outcome(deadline));
         answered.inspect_err(|_| self.disconnect(connection))
     }
@@ -850,9 +851,9 @@ impl Link {
         &self,
         connection: &Connection,
         payers: &Arc<Payers>,
-        name: &Name,
         deadline: Option<u64>,
     ) -> Result {
+        let Goal { name, .. } = connection.goal();
         let interface = self.interface.id();
         let (number, want) = (connection.number(), connection.want());
         let needed = want.features(name);

@@ -94,7 +94,7 @@ impl State {
     /// [`Why::Refused`] if there are too many notices, [`NoGrant::Later`] without memory for them.
     fn enter(&mut self) -> Result<(), NoGrant> {
         let guests = self.guests + 1;
-        for holding in &self.holdings {
+        for holding in self.holdings.iter().filter(|h| h.hears()) {
             let reserved = holding.notices.reserve(guests);
             reserved.map_err(|e| no_grant(e, Why::Refused))?;
         }
@@ -173,6 +173,33 @@ impl Segment {
         state.enter()
     }
 
+    /// One more use of it, if that may be.
+    ///
+    /// # Errors
+    ///
+    /// `ENOENT` if it has ended, `EPERM` if that may not be, `ENOMEM`.
+    fn use_once_more(
+        self: &Arc<Self>,
+        number: u32,
+        role: Role,
+        may_be: impl FnOnce(&State) -> bool,
+    ) -> Result<Arc<Holding>> {
+        let holding = Holding::new(number, self, role)?;
+        let mut state = self.state.lock();
+        if state.is_gone {
+            return Err(ENOENT);
+        }
+        if !may_be(&state) {
+            return Err(EPERM);
+        }
+        if holding.hears() {
+            holding.notices.reserve(state.guests)?;
+        }
+        state.holdings.push(holding.clone(), GFP_KERNEL_ACCOUNT)?;
+        drop(state);
+        Ok(holding)
+    }
+
     /// So many connections do not count any more.
     pub(crate) fn left(&self, count: usize) {
         let mut state = self.state.lock();
@@ -181,7 +208,8 @@ impl Segment {
 
     /// That has happened to one of its connections.
     pub(crate) fn tell(&self, notice: Notice) {
-        for holding in &self.state.lock().holdings {
+        let state = self.state.lock();
+        for holding in state.holdings.iter().filter(|h| h.hears()) {
             holding.notices.push(notice);
         }
     }
@@ -478,7 +506,7 @@ impl Segments {
             }),
             GFP_KERNEL,
         )?;
-        let holding = Holding::new(number, &segment)?;
+        let holding = Holding::new(number, &segment, Role::Owner)?;
         segment
             .state
             .lock()
@@ -495,18 +523,8 @@ impl Segments {
     /// `ENOENT`, `EPERM` if it is not shared or another user's, `ENOMEM`.
     pub(crate) fn attach(&self, number: u32, id: u32, user: UserId) -> Result<Arc<Holding>> {
         let segment = self.by_id(id).ok_or(ENOENT)?;
-        let holding = Holding::new(number, &segment)?;
-        let mut state = segment.state.lock();
-        if state.is_gone {
-            return Err(ENOENT);
-        }
-        if !state.is_shared || segment.user != user {
-            return Err(EPERM);
-        }
-        holding.notices.reserve(state.guests)?;
-        state.holdings.push(holding.clone(), GFP_KERNEL_ACCOUNT)?;
-        drop(state);
-        Ok(holding)
+        let may_attach = |state: &State| state.is_shared && segment.user == user;
+        segment.use_once_more(number, Role::Owner, may_attach)
     }
 
     fn take_out(&self, segment: &Arc<Segment>) {
@@ -515,10 +533,22 @@ impl Segments {
     }
 }
 
+/// What a use of a segment is for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Role {
+    /// All that can be done with it: of the context that has made it, or has attached itself.
+    Owner,
+    /// Of a context that it was handed to: its memory, with those rights.
+    Handed(Rights),
+    /// Of a descriptor, by which it is handed on: it stays.
+    Carried,
+}
+
 /// The use that a context makes of a segment.
 #[pin_data]
 pub(crate) struct Holding {
     number: u32,
+    role: Role,
     segment: Arc<Segment>,
     ready: Arc<Ready>,
     #[pin]
@@ -528,11 +558,12 @@ pub(crate) struct Holding {
 }
 
 impl Holding {
-    fn new(number: u32, segment: &Arc<Segment>) -> Result<Arc<Self>> {
+    fn new(number: u32, segment: &Arc<Segment>, role: Role) -> Result<Arc<Self>> {
         let ready = Ready::new(0)?;
         let of = ready.clone();
         let init = pin_init!(Self {
             number,
+            role,
             segment: segment.clone(),
             ready,
             notices <- Notices::new(of),
@@ -540,6 +571,54 @@ impl Holding {
         });
         // Under locks that others take: not charged.
         Arc::pin_init(init, GFP_KERNEL)
+    }
+
+    /// One more use of the segment, for somebody else.
+    ///
+    /// # Errors
+    ///
+    /// `ENOENT` if it has ended, `ENOMEM`.
+    pub(crate) fn hand(&self, number: u32, role: Role) -> Result<Arc<Holding>> {
+        self.segment.use_once_more(number, role, |_| true)
+    }
+
+    /// Its memory, if others may have that for as long as they like.
+    ///
+    /// # Errors
+    ///
+    /// `ENXIO` if it is empty, `EOPNOTSUPP` if they may not.
+    pub(crate) fn lasting(&self) -> Result<Arc<Piece>> {
+        let piece = self.segment.piece().ok_or(ENXIO)?;
+        match piece.is_lasting() {
+            true => Ok(piece.clone()),
+            false => Err(error::unsupported()),
+        }
+    }
+
+    /// What may be done with its memory.
+    pub(crate) fn rights(&self) -> Rights {
+        match self.role {
+            Role::Owner => Rights::ALL,
+            Role::Handed(rights) => rights,
+            Role::Carried => Rights::NONE,
+        }
+    }
+
+    /// Whether it says what peers may do with the segment.
+    ///
+    /// # Errors
+    ///
+    /// `EACCES` if not.
+    pub(crate) fn check_owner(&self) -> Result {
+        match self.role {
+            Role::Owner => Ok(()),
+            _ => Err(EACCES),
+        }
+    }
+
+    /// Whether somebody takes its notices.
+    fn hears(&self) -> bool {
+        self.role != Role::Carried
     }
 
     /// Its number, unique on this host.
@@ -778,12 +857,17 @@ impl Holding {
         Ok(permit)
     }
 
-    /// Let a queue copy from it.
+    /// Let a queue copy from it, or if it `reads`, into it.
     ///
     /// # Errors
     ///
-    /// `ENOENT` if it has ended, `ENXIO` if it is not prepared at that interface.
-    pub(crate) fn begin_use(&self, interface: u32) -> Result<Used> {
+    /// `ENOENT` if it has ended, `ENXIO` if it is not prepared at that interface, `EACCES` if it was
+    /// handed over without the right.
+    pub(crate) fn begin_use(&self, interface: u32, reads: bool) -> Result<Used> {
+        let rights = self.rights();
+        if !(if reads { rights.write } else { rights.read }) {
+            return Err(EACCES);
+        }
         if self.segment.shown(interface) == Shown::Unprepared {
             return Err(ENXIO);
         }
@@ -851,7 +935,7 @@ impl Holding {
             return Err(ENOENT);
         }
         if window.is_none() {
-            *window = Some(mapper.window(piece)?);
+            *window = Some(mapper.window_for(piece, self.rights().write)?);
         }
         Ok(window.as_ref().map_or(Place::default(), Place::of))
     }

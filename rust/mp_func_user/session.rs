@@ -222,7 +222,17 @@ impl Mapper {
     ///
     /// `ENOSPC` without a free offset, `ENOMEM`.
     pub(crate) fn window(&self, piece: &Arc<Piece>) -> Result<Window> {
-        Window::new(piece.clone(), &self.space, self.owner, self.scrap.clone())
+        self.window_for(piece, true)
+    }
+
+    /// As [`window`](Self::window), in which the process writes only if it may.
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    pub(crate) fn window_for(&self, piece: &Arc<Piece>, is_writable: bool) -> Result<Window> {
+        let whose = (self.owner, is_writable);
+        Window::new(piece.clone(), &self.space, whose, self.scrap.clone())
     }
 }
 

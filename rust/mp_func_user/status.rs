@@ -61,7 +61,7 @@ impl Status {
         let pages = Arc::new(Pages(pages), GFP_KERNEL_ACCOUNT)?;
         let published = mapper
             .space
-            .publish(count, mapper.owner, mapper.scrap.clone())?;
+            .publish(count, mapper.owner, false, mapper.scrap.clone())?;
         published.mapping().show(pages.clone());
         let free = KVec::from_elem(false, words, GFP_KERNEL_ACCOUNT)?;
         let init = pin_init!(Self {
@@ -77,13 +77,6 @@ impl Status {
         let page = PAGE_SIZE as u64;
         let first = self.published.mapping().first() as u64;
         (first * page, self.published.mapping().pages() as u64 * page)
-    }
-
-    /// Whether the page at that offset in the address space is one of these.
-    pub(crate) fn has(&self, first: usize) -> bool {
-        let mapping = self.published.mapping();
-        let at = first.checked_sub(mapping.first());
-        at.is_some_and(|at| at < mapping.pages())
     }
 
     /// A word that nobody uses.

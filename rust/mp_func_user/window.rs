@@ -8,6 +8,7 @@ use kernel::{
     sync::Arc, //
 };
 use mp_kernel::{
+    dma_buf::Buffer,
     error,
     iomem::DeviceRange,
     iommu::Range,
@@ -24,6 +25,7 @@ use mp_kernel::{
 };
 use mp_proto::{
     fabric::Life,
+    reach,
     sharing::Rights, //
 };
 use mp_transport::memory::{
@@ -102,6 +104,26 @@ impl Piece {
             Piece::Pages(pages) => pages.can_be_shown(),
             _ => true,
         }
+    }
+
+    /// Whether its pages may be given to others for as long as they like: they are ordinary memory
+    /// of this host, and stay as long as the piece does, whatever becomes of links and bridges.
+    pub(crate) fn is_lasting(&self) -> bool {
+        match self {
+            Piece::Local(local) => reach::Place::decode(local.off()).window == reach::COMMONS,
+            Piece::Pages(pages) => pages.can_be_shown(),
+            _ => false,
+        }
+    }
+
+    /// Where byte `at` of its pages is, and how many bytes of at most `most` are in one run from
+    /// there, up to the end of its last page.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` outside.
+    pub(crate) fn run_of_pages(&self, at: u64, most: u64) -> Result<(u64, u64)> {
+        run_of(at, most, |page| Ok(self.page(page)?.phys))
     }
 
     /// Which copies this host's kernel makes: out of it, and into it.
@@ -303,6 +325,54 @@ unsafe impl Runs for Piece {
     }
 }
 
+/// The memory of a piece, as a dma-buf has it.
+///
+/// # Invariants
+///
+/// The piece is [lasting](Piece::is_lasting).
+pub(crate) struct Lasting<T> {
+    piece: Arc<Piece>,
+    is_writable: bool,
+    /// What the piece is of, which ends after it.
+    _owner: T,
+}
+
+impl<T> Lasting<T> {
+    /// That of a piece.
+    ///
+    /// # Errors
+    ///
+    /// `EOPNOTSUPP` if it is not lasting.
+    pub(crate) fn new(piece: Arc<Piece>, is_writable: bool, owner: T) -> Result<Self> {
+        match piece.is_lasting() {
+            // INVARIANT: It is.
+            true => Ok(Self {
+                piece,
+                is_writable,
+                _owner: owner,
+            }),
+            false => Err(error::unsupported()),
+        }
+    }
+}
+
+// SAFETY: By the invariants the pages are ordinary ones, which stay as long as the piece; they are
+// those of a segment alone, to be shown to others.
+unsafe impl<T: Send + Sync + 'static> Buffer for Lasting<T> {
+    fn len(&self) -> usize {
+        (self.piece.len() as usize).next_multiple_of(PAGE as usize)
+    }
+
+    fn run(&self, at: usize, most: usize) -> Result<(u64, usize)> {
+        let (phys, len) = self.piece.run_of_pages(at as u64, most as u64)?;
+        Ok((phys, usize::try_from(len)?))
+    }
+
+    fn is_writable(&self) -> bool {
+        self.is_writable
+    }
+}
+
 /// Takes a mapping away when its memory goes.
 struct Revoker(Arc<Mapping>);
 
@@ -326,7 +396,8 @@ pub(crate) struct Window {
 
 impl Window {
     /// Let the process of context `owner` map a piece, which is
-    /// [mappable](Piece::is_mappable), in its address space. If the
+    /// [mappable](Piece::is_mappable), in its address space, also to write there if it
+    /// `is_writable`. If the
     /// memory has gone already, the window has its size and shows what all see whose
     /// memory has been taken away.
     ///
@@ -336,7 +407,7 @@ impl Window {
     pub(crate) fn new(
         piece: Arc<Piece>,
         space: &Arc<AddressSpace>,
-        owner: u64,
+        (owner, is_writable): (u64, bool),
         scrap: Arc<ScrapPage>,
     ) -> Result<Self> {
         if !piece.is_mappable() {
@@ -346,7 +417,7 @@ impl Window {
         // Another thread that guesses the offset may map it from here on, and sees the scrap
         // page until the piece is shown.
         let mut window = Self {
-            published: space.publish(pages, owner, scrap)?,
+            published: space.publish(pages, owner, is_writable, scrap)?,
             len: piece.len(),
             hold: None,
             piece: None,

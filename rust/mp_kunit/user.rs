@@ -135,7 +135,7 @@ mod tests {
         let space = AddressSpace::new()?;
         let freed = Arc::new(Atomic::new(false), GFP_KERNEL)?;
         let memory = Arc::new(Noted(freed.clone()), GFP_KERNEL)?;
-        let published = space.publish(4, 7, ScrapPage::new()?)?;
+        let published = space.publish(4, 7, true, ScrapPage::new()?)?;
         assert_eq!((published.pages(), published.owner()), (4, 7));
         assert!(!published.mapping().is_live());
         published.mapping().show(memory);
@@ -161,7 +161,7 @@ mod tests {
         let space = AddressSpace::new()?;
         let freed = Arc::new(Atomic::new(false), GFP_KERNEL)?;
         let memory = Arc::new(Noted(freed.clone()), GFP_KERNEL)?;
-        let published = space.publish(1, 0, ScrapPage::new()?)?;
+        let published = space.publish(1, 0, true, ScrapPage::new()?)?;
         published.mapping().show(memory);
         drop(published.mapping().revoke());
         assert!(freed.load(Relaxed) && !published.mapping().is_live());
@@ -180,7 +180,7 @@ mod tests {
         let space = AddressSpace::new()?;
         let freed = Arc::new(Atomic::new(false), GFP_KERNEL)?;
         let memory = Arc::new(Noted(freed.clone()), GFP_KERNEL)?;
-        let published = space.publish(1, 0, ScrapPage::new()?)?;
+        let published = space.publish(1, 0, true, ScrapPage::new()?)?;
         published.mapping().show(memory);
         // The address space may go first.
         drop(space);

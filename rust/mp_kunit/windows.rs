@@ -89,7 +89,7 @@ mod tests {
     fn remote(memory: &Arc<Memory>) -> Result<(Window, Arc<Mapping>)> {
         let space = AddressSpace::new()?;
         let there = piece(Piece::Remote(memory.reach(0, PAGE)?))?;
-        let window = Window::new(there, &space, 1, ScrapPage::new()?)?;
+        let window = Window::new(there, &space, (1, true), ScrapPage::new()?)?;
         let first = window.offset() / PAGE_SIZE as u64;
         let mapping = space.find(first as usize, 1).ok_or(ENOENT)?;
         Ok((window, mapping))

@@ -76,12 +76,12 @@ impl Listener<SocketGone> for Sockets {
 
 /// Tell listeners that a peer has arrived. Process context.
 pub(crate) fn arrived(peer: &Peer) {
-    notify(uapi::MP_CMD_PEER_ARRIVED, peer);
+    notify(uapi::MP_CMD_PEER_ADD_NTF, peer);
 }
 
 /// Tell listeners that a peer has left. Process context.
 pub(crate) fn left(peer: &Peer) {
-    notify(uapi::MP_CMD_PEER_LEFT, peer);
+    notify(uapi::MP_CMD_PEER_DEL_NTF, peer);
 }
 
 fn notify(event: u32, peer: &Peer) {
@@ -109,7 +109,7 @@ impl genl::Protocol for Management {
     const COMMANDS: &'static [Command<Self>] = &[
         Command::answered(uapi::MP_CMD_HOST_GET as u8),
         Command::answered(uapi::MP_CMD_PEER_GET as u8).listed(),
-        Command::answered_later(uapi::MP_CMD_STATS_ASK as u8).privileged(),
+        Command::answered_later(uapi::MP_CMD_REMOTE_STATS_GET as u8).privileged(),
         Command::answered_later(uapi::MP_CMD_PING as u8).privileged(),
     ];
     const ATTRIBUTES: &'static [Attribute] = &ATTRIBUTES;

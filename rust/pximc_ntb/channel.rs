@@ -258,12 +258,12 @@ impl Channel {
         let Counters {
             crossed_wakeups,
             late_wakeups,
-            lost_us,
+            wakeup_delay_us,
             ..
         } = &self.counters;
         let wakeups = if late { late_wakeups } else { crossed_wakeups };
         wakeups.add(1);
-        lost_us.add(us);
+        wakeup_delay_us.add(us);
     }
 
     /// What other hosts are told of the peer: where its memory is for this host
@@ -365,7 +365,7 @@ impl Channel {
 
     /// Wake the peer's poller of ring `number`.
     fn ring_bell(&self, number: u32) {
-        self.counters.bells_rung.add(1);
+        self.counters.doorbells.add(1);
         self.bell.ring(queue_of(number));
     }
 

@@ -12,7 +12,7 @@ NUMBER = 61
 
 def offered(owner, interface, length=MIB, number=NUMBER):
     """A segment over scattered pages of its process, and where these are."""
-    return owner.segment_of_own_memory(number, length, interface, MP.SHOW_PLACED)
+    return owner.segment_of_own_memory(number, length, interface, MP.PUBLISH_PLACED)
 
 
 def placed(user, interface, number=NUMBER):
@@ -46,5 +46,5 @@ def prepared(user, interface, length, number):
     """A segment for copies, and where it is mapped."""
     fields = {"id": number, "length": length}
     segment = user.call("SEGMENT_CREATE", "mp_segment_create", **fields).handle
-    user.at("PREPARE", segment, interface, MP.SHOW_PLACED)
+    user.at("PREPARE", segment, interface, MP.PUBLISH_PLACED)
     return segment, user.map_segment(segment)

@@ -231,7 +231,7 @@ class Process(shell.Program):
         fields = {"id": number, "length": length, "flags": MP.SEGMENT_EMPTY}
         segment = self.call("SEGMENT_CREATE", "mp_segment_create", **fields).handle
         fields = {"handle": segment, "address": memory, "length": length}
-        self.call("SEGMENT_FILL", "mp_segment_fill", **fields)
+        self.call("SEGMENT_REGISTER", "mp_segment_register", **fields)
         for what in ("PREPARE", "PUBLISH"):
             self.at(what, segment, interface, how)
         return segment, memory

@@ -64,11 +64,11 @@ class Party:
         fields = self._open(role, name, data, flags, fields)
         return self.process.later("SESSION_OPEN", "mp_session_open", **fields)
 
-    def server(self, name=b"", data=b"", flags=MP.SESSION_HOLD, **fields):
+    def server(self, name=b"", data=b"", flags=MP.SESSION_DEFER, **fields):
         fields = {"local_min": PAGE, "local_max": PAGE, **fields}
         return self.open(MP.ROLE_SERVER, name, data, flags, **fields)
 
-    def client(self, name=b"", data=b"", flags=MP.SESSION_PENDING, **fields):
+    def client(self, name=b"", data=b"", flags=MP.SESSION_NONBLOCK, **fields):
         fields = {"remote_max": PAGE, **fields}
         return self.open(MP.ROLE_CLIENT, name, data, flags, **fields)
 
@@ -211,7 +211,7 @@ def test_requests_are_taken_in_order_and_one_at_a_time(ends):
     for n in range(2):
         ends.client.client(b"fifo", b"%d" % n)
     assert [ends.server.request(s).bytes for s in servers] == [b"0", b"1"]
-    for flags in (0, MP.SESSION_PENDING):
+    for flags in (0, MP.SESSION_NONBLOCK):
         with fails(errno.ECONNREFUSED):
             ends.client.client(b"fifo", flags=flags)
 
@@ -259,7 +259,7 @@ def test_a_missing_interface_is_told_first(ends):
 
 
 def test_a_server_may_take_one_request_only(ends):
-    flags = MP.SESSION_HOLD | MP.SESSION_ONCE
+    flags = MP.SESSION_DEFER | MP.SESSION_ONCE
     for ends_by in ("rejection", "withdrawal"):
         handle = ends.server.server(flags=flags)
         client = ends.client.client()
@@ -324,11 +324,11 @@ def test_peers_meet_by_their_own_names_in_either_order(ends):
 
 
 def test_a_session_without_windows_has_data_signals_and_an_end(ends):
-    flags = MP.SESSION_HOLD | MP.SESSION_BARE
+    flags = MP.SESSION_DEFER | MP.SESSION_NO_WINDOWS
     handle = ends.server.open(MP.ROLE_SERVER, b"bare", flags=flags)
     with fails(errno.EINVAL):
         ends.client.open(MP.ROLE_CLIENT, b"bare")
-    pending = MP.SESSION_PENDING | MP.SESSION_BARE
+    pending = MP.SESSION_NONBLOCK | MP.SESSION_NO_WINDOWS
     client = ends.client.open(MP.ROLE_CLIENT, b"bare", b"hi", pending)
     request = ends.server.request(handle)
     assert request.bytes == b"hi"
@@ -376,17 +376,17 @@ def test_a_process_has_as_many_sessions_as_it_may(ends):
     assert (info.sessions_max, info.user_sessions_max) == (1024, 1024)
     server, client = (of.process.guest.name for of in (ends.server, ends.client))
     is_bare = server == "rp" != client
-    flags = MP.SESSION_BARE if is_bare else 0
+    flags = MP.SESSION_NO_WINDOWS if is_bare else 0
     one = {} if is_bare else {"local_min": 1, "local_max": 1}
     other = {} if is_bare else {"remote_max": 1}
-    hold, pending = MP.SESSION_HOLD | flags, MP.SESSION_PENDING | flags
+    hold, pending = MP.SESSION_DEFER | flags, MP.SESSION_NONBLOCK | flags
     names = [b"%d" % n for n in range(1024 if is_bare else 512)]
     servers = [ends.server.open(MP.ROLE_SERVER, name, flags=hold, **one) for name in names]
     clients = [ends.client.open(MP.ROLE_CLIENT, name, flags=pending, **other) for name in names]
     if is_bare:
         for party, role in ((ends.server, MP.ROLE_SERVER), (ends.client, MP.ROLE_CLIENT)):
             with fails(errno.EDQUOT):
-                party.open(role, b"more", flags=MP.SESSION_BARE)
+                party.open(role, b"more", flags=MP.SESSION_NO_WINDOWS)
     for handle in servers:
         ends.server.accept(handle, ends.server.request(handle).request)
     for handle in clients:
@@ -398,7 +398,7 @@ def test_beyond_a_link_that_is_lost_nobody_waits(fabric):
     with sharing.Process(fabric.rp) as near, sharing.Process(guest) as far:
         here, there = Party(near, near.interface()), Party(far, far.interface())
         mine, theirs = here.server(b"mine"), there.server(b"theirs")
-        once = here.server(b"once", flags=MP.SESSION_HOLD | MP.SESSION_ONCE)
+        once = here.server(b"once", flags=MP.SESSION_DEFER | MP.SESSION_ONCE)
         client = here.client(b"theirs")
         waits = there.later(MP.ROLE_CLIENT, b"mine", remote_max=PAGE)
         request = here.request(mine).request

@@ -421,7 +421,7 @@ def test_traffic_goes_on_beside_busy_programs(fabric):
 def watching(guest):
     """Clock ticks that the threads which watch the rings have used, by thread."""
     ticks = {}
-    for line in guest.run("grep -hs '(mp_linger)' /proc/[0-9]*/stat").out.splitlines():
+    for line in guest.run("grep -hs '(mp_busy_poll)' /proc/[0-9]*/stat").out.splitlines():
         fields = line.split()
         ticks[fields[0]] = int(fields[13]) + int(fields[14])
     return ticks

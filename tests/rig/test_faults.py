@@ -10,7 +10,7 @@ from ntbrig import stack
 from frames import TRANSPORT, Receivers, peer_id, send, wait_for_everyone, wait_until_received
 
 # Without this, rings are watched and few interrupts are needed.
-NO_LINGER = "timeout_ms=2000 linger_us=0"
+NO_BUSY_POLL = "timeout_ms=2000 busy_poll_us=0"
 
 
 @pytest.fixture(scope="module")
@@ -20,7 +20,7 @@ def pair(boot):
 
 @contextlib.contextmanager
 def loaded(guests, modules, faults):
-    parameters = {"ntb_hw_ivshmem": faults, "pximc_ntb": NO_LINGER}
+    parameters = {"ntb_hw_ivshmem": faults, "pximc_ntb": NO_BUSY_POLL}
     stack.load(*guests, modules=modules, parameters=parameters)
     try:
         wait_for_everyone(*guests, timeout=40)

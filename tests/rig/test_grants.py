@@ -36,7 +36,7 @@ def ends(request, fabric):
 
 
 def open_session(process, interface, role, protocol):
-    fields = {"role": role, "location": 1, "protocol": protocol, "flags": MP.SESSION_BARE}
+    fields = {"role": role, "location": 1, "protocol": protocol, "flags": MP.SESSION_NO_WINDOWS}
     return process.call("SESSION_OPEN", "mp_session_open", interface=interface, **fields).handle
 
 
@@ -206,7 +206,7 @@ def odd_memory(owner, back, flags=0):
     segment = owner.call("SEGMENT_CREATE", "mp_segment_create", **fields).handle
     memory = owner.memory(PAGE) + 3
     fields = {"handle": segment, "address": memory, "length": 70, "flags": flags}
-    owner.call("SEGMENT_FILL", "mp_segment_fill", **fields)
+    owner.call("SEGMENT_REGISTER", "mp_segment_register", **fields)
     owner.at("PREPARE", segment, back)
     return segment, memory
 
@@ -215,7 +215,7 @@ def test_what_no_window_may_show_is_granted_to_be_written_by_copies(ends):
     owner, back, user, there = ends
     near, far = paired(owner, back, user, there)
     segment, memory = odd_memory(owner, back)
-    number = grant(owner, segment, near, BOTH, MP.SHOW_PLACED)
+    number = grant(owner, segment, near, BOTH, MP.PUBLISH_PLACED)
     # A window is what the partner cannot have.
     with fails(errno.ENOSPC):
         connect(user, there, number, far)
@@ -234,14 +234,14 @@ def test_what_no_window_may_show_is_granted_to_be_written_by_copies(ends):
 def test_nothing_is_granted_that_the_kernel_does_not_copy(ends):
     owner, back, user, there = ends
     near, far = paired(owner, back, user, there)
-    segment, _ = odd_memory(owner, back, MP.FILL_READ)
+    segment, _ = odd_memory(owner, back, MP.REGISTER_READ_ONLY)
     for rights in (MP.GRANT_WRITE, BOTH):
-        for flags in (0, MP.SHOW_PLACED):
+        for flags in (0, MP.PUBLISH_PLACED):
             with fails(errno.EOPNOTSUPP):
                 grant(owner, segment, near, rights, flags)
     with fails(errno.EINVAL):
         grant(owner, segment, near, MP.GRANT_READ, 2)
-    number = grant(owner, segment, near, MP.GRANT_READ, MP.SHOW_PLACED)
+    number = grant(owner, segment, near, MP.GRANT_READ, MP.PUBLISH_PLACED)
     connection = connect(user, there, number, far, MP.CONNECT_PLACED)
     assert info(user, connection).rights == MP.GRANT_READ
 

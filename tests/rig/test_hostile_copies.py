@@ -161,9 +161,9 @@ def in_the_middle(process, interface, flags=0):
     fields = {"id": NUMBER, "length": LENGTH, "flags": MP.SEGMENT_EMPTY}
     segment = process.call("SEGMENT_CREATE", "mp_segment_create", **fields).handle
     fields = {"handle": segment, "address": memory + LENGTH, "length": LENGTH, "flags": flags}
-    process.call("SEGMENT_FILL", "mp_segment_fill", **fields)
+    process.call("SEGMENT_REGISTER", "mp_segment_register", **fields)
     for what in ("PREPARE", "PUBLISH"):
-        process.at(what, segment, interface, MP.SHOW_PLACED)
+        process.at(what, segment, interface, MP.PUBLISH_PLACED)
     return segment, memory
 
 
@@ -199,7 +199,7 @@ def test_what_is_written_elsewhere_is_not_stored(scene):
 
 def test_what_is_only_read_is_not_written(scene):
     process, interface, peer = scene
-    _, memory = in_the_middle(process, interface, MP.FILL_READ)
+    _, memory = in_the_middle(process, interface, MP.REGISTER_READ_ONLY)
     peer.connect(MINE, NUMBER)
     peer.put(MINE, 0, b"a gift")
     assert peer.totals(MINE) == (1, 1)
@@ -258,7 +258,7 @@ def test_nothing_is_stored_or_sent_after_a_revocation(scene):
 def reading(process, interface, peer, length=8 * KIB):
     """A copy out of a segment that the liar has, with where it goes."""
     target = process.call("SEGMENT_CREATE", "mp_segment_create", id=62, length=length).handle
-    process.at("PREPARE", target, interface, MP.SHOW_PLACED)
+    process.at("PREPARE", target, interface, MP.PUBLISH_PLACED)
     local = process.map_segment(target)
     process.fill(local, length, QUIET)
     fields = {"interface": interface, "object": MP.OBJECT_SEGMENT, "number": NUMBER}

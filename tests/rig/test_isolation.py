@@ -63,7 +63,7 @@ HANDLE_OF = {
     "mp_notice": "segment",
     "mp_queue_start": "queue",
     "mp_remove": "segment",
-    "mp_segment_fill": "segment",
+    "mp_segment_register": "segment",
     "mp_segment_interface": "segment",
     "mp_session_access": "session",
     "mp_session_answer": "session",
@@ -523,7 +523,7 @@ def filled(process, length):
     segment = process.call("SEGMENT_CREATE", "mp_segment_create", **fields).handle
     fill = {"handle": segment, "address": process.memory(length), "length": length}
     try:
-        process.call("SEGMENT_FILL", "mp_segment_fill", **fill)
+        process.call("SEGMENT_REGISTER", "mp_segment_register", **fill)
     except OSError:
         process.remove(segment)
         raise

@@ -92,12 +92,12 @@ def test_such_memory_is_shown_and_used_only_where_both_say_so(far):
     with pytest.raises(OSError) as raised:
         owner.at("PUBLISH", segment, back)
     assert raised.value.errno in (errno.EOPNOTSUPP, errno.ENOSPC)
-    owner.at("PUBLISH", segment, back, MP.SHOW_PLACED)
+    owner.at("PUBLISH", segment, back, MP.PUBLISH_PLACED)
     # A window is asked for once it is needed, whatever was published before.
     with pytest.raises(OSError) as raised:
         owner.at("PUBLISH", segment, back)
     assert raised.value.errno in (errno.EOPNOTSUPP, errno.ENOSPC)
-    owner.at("PUBLISH", segment, back, MP.SHOW_PLACED)
+    owner.at("PUBLISH", segment, back, MP.PUBLISH_PLACED)
     with fails(errno.ENOSPC):
         user.connect(there, MP.OBJECT_SEGMENT, NUMBER)
     with fails(errno.EINVAL):
@@ -124,7 +124,7 @@ def test_a_window_that_was_asked_for_is_not_asked_for_again(ends):
     owner, back, user, there = ends
     segment = owner.segment(NUMBER, PAGE, back)
     user.connect(there, MP.OBJECT_SEGMENT, NUMBER)
-    for flags in (0, MP.SHOW_PLACED, 0):
+    for flags in (0, MP.PUBLISH_PLACED, 0):
         owner.at("PUBLISH", segment, back, flags)
     user.connect(there, MP.OBJECT_SEGMENT, NUMBER)
 
@@ -136,10 +136,10 @@ def test_memory_that_is_only_read_is_not_copied_into(ends):
         fields = {"id": number, "length": PAGE, "flags": MP.SEGMENT_EMPTY}
         segment = process.call("SEGMENT_CREATE", "mp_segment_create", **fields).handle
         memory = process.memory(PAGE)
-        fields = {"handle": segment, "address": memory, "length": PAGE, "flags": MP.FILL_READ}
-        process.call("SEGMENT_FILL", "mp_segment_fill", **fields)
+        fields = {"handle": segment, "address": memory, "length": PAGE, "flags": MP.REGISTER_READ_ONLY}
+        process.call("SEGMENT_REGISTER", "mp_segment_register", **fields)
         for what in ("PREPARE", "PUBLISH"):
-            process.at(what, segment, interface, MP.SHOW_PLACED)
+            process.at(what, segment, interface, MP.PUBLISH_PLACED)
         segments.append(segment)
     connection = placed(user, there)
     told = user.call("CONNECTION", "mp_connection", handle=connection)
@@ -262,7 +262,7 @@ def test_a_copy_ends_with_the_link_and_the_connection_is_there_again(fabric, far
     assert user.notice(connection) == MP.NOTICE_UP
     user.wait_until_up(there)
     own = user.call("SEGMENT_CREATE", "mp_segment_create", id=63, length=LENGTH).handle
-    user.at("PREPARE", own, there, MP.SHOW_PLACED)
+    user.at("PREPARE", own, there, MP.PUBLISH_PLACED)
     mapped = user.map_segment(own)
     (owner if flags else user).fill(memory if flags else mapped, LENGTH, 8)
     copied(user, queue, own, connection, (0, 0, LENGTH), flags=flags)

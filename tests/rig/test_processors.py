@@ -20,7 +20,7 @@ def pair(boot):
 def test_each_processor_has_a_ring_of_its_own(pair):
     for guest, other in (pair, pair[::-1]):
         assert guest.read(f"/sys/kernel/mp/peers/{peer_id(other):08x}/queues").strip() == "2"
-        assert len(guest.run("pgrep -x mp_linger").out.split()) == 2
+        assert len(guest.run("pgrep -x mp_busy_poll").out.split()) == 2
 
 
 def test_parallel_streams_in_both_directions(pair):

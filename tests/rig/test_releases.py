@@ -155,9 +155,9 @@ def test_what_the_last_release_does_not_know_is_refused(two):
         here.write(here.buffer, b"name")
         for fields in (
             {"name": here.buffer, "name_size": 4},
-            {"flags": MP.SESSION_HOLD},
-            {"flags": MP.SESSION_HOLD | MP.SESSION_ONCE},
-            {"flags": MP.SESSION_BARE, "local_min": 0, "local_max": 0},
+            {"flags": MP.SESSION_DEFER},
+            {"flags": MP.SESSION_DEFER | MP.SESSION_ONCE},
+            {"flags": MP.SESSION_NO_WINDOWS, "local_min": 0, "local_max": 0},
         ):
             with fails(errno.EOPNOTSUPP):
                 post(here, interface, **fields)

@@ -112,7 +112,7 @@ def test_nobody_stores_after_a_segment_was_withdrawn_by_force(ends):
 def test_what_is_on_its_way_in_frames_is_not_stored_after_that(ends, how):
     """Copies that the owner's kernel makes for a process of the other host."""
     owner, back, user, there = ends
-    segment, memory = owner.segment_of_own_memory(NUMBER, LENGTH, back, MP.SHOW_PLACED)
+    segment, memory = owner.segment_of_own_memory(NUMBER, LENGTH, back, MP.PUBLISH_PLACED)
     connection = user.connect(there, MP.OBJECT_SEGMENT, NUMBER, MP.CONNECT_PLACED)
     source = user.segment(NUMBER + 1, LENGTH, there)
     user.write(user.map_segment(source), bytes([STORED]) * LENGTH)
@@ -134,7 +134,7 @@ def test_what_is_on_its_way_in_frames_is_not_stored_after_that(ends, how):
 def test_what_is_on_its_way_to_a_copy_that_was_aborted_is_not_stored(ends):
     """Pieces that the other host has sent, and those that it was asked for."""
     owner, back, user, there = ends
-    _, memory = owner.segment_of_own_memory(NUMBER, LENGTH, back, MP.SHOW_PLACED)
+    _, memory = owner.segment_of_own_memory(NUMBER, LENGTH, back, MP.PUBLISH_PLACED)
     owner.write(memory, bytes([STORED]) * LENGTH)
     connection = user.connect(there, MP.OBJECT_SEGMENT, NUMBER, MP.CONNECT_PLACED)
     target = user.segment(NUMBER + 1, LENGTH, there)

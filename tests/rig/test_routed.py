@@ -262,7 +262,7 @@ def test_events_ports_and_placed_segments_work_as_between_neighbours(ends):
     for n in range(3 * sharing.EACH):
         user.send(to_port, bytes([n % 251]) * 100)
         assert owner.receive(port) == bytes([n % 251]) * 100
-    _, memory = owner.segment_of_own_memory(7, 16 * PAGE, here, MP.SHOW_PLACED)
+    _, memory = owner.segment_of_own_memory(7, 16 * PAGE, here, MP.PUBLISH_PLACED)
     segment = user.connect(there, MP.OBJECT_SEGMENT, 7, MP.CONNECT_PLACED)
     queue = user.call("QUEUE_CREATE", "mp_queue_create", interface=there, entries=4).handle
     source = user.memory(16 * PAGE)
@@ -280,7 +280,7 @@ def test_no_window_leads_to_a_segment(ends):
     with fails(errno.ENOSPC):
         owner.at("PREPARE", segment, ends.server.interface)
     for what in ("PREPARE", "PUBLISH"):
-        owner.at(what, segment, ends.server.interface, MP.SHOW_PLACED)
+        owner.at(what, segment, ends.server.interface, MP.PUBLISH_PLACED)
     with fails(errno.ENOSPC):
         user.connect(ends.client.interface, MP.OBJECT_SEGMENT, 8)
     user.connect(ends.client.interface, MP.OBJECT_SEGMENT, 8, MP.CONNECT_PLACED)

@@ -400,7 +400,7 @@ def service(fabric, parameters):
 @pytest.mark.parametrize("seconds", [1, 3])
 def test_a_connection_waits_for_the_link_as_long_as_it_is_told_to(fabric, seconds):
     """SI-EVT-6, SI-NTB-15"""
-    with service(fabric, f"give_up_ms={seconds * 1000}"):
+    with service(fabric, f"reconnect_timeout_ms={seconds * 1000}"):
         with pair(fabric) as (owner, back, user, there):
             owner.segment(24, PAGE, back)
             connection = user.connect(there, MP.OBJECT_SEGMENT, 24)

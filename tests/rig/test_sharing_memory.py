@@ -84,7 +84,7 @@ def empty(process, number, room, flags=0):
 
 def fill(process, handle, address, length, flags=0):
     fields = {"handle": handle, "address": address, "length": length, "flags": flags}
-    process.call("SEGMENT_FILL", "mp_segment_fill", **fields)
+    process.call("SEGMENT_REGISTER", "mp_segment_register", **fields)
 
 
 def show(process, handle, interface):
@@ -196,12 +196,12 @@ def test_a_segment_is_filled_once_with_whole_pages_of_its_process(fabric):
             fill(owner, segment, memory, 3 * PAGE)
         with fails(errno.EINVAL):
             fill(owner, segment, memory, 0)
-        for flags in (MP.FILL_PHYSICAL | MP.FILL_READ, MP.FILL_PHYSICAL | MP.FILL_BAR, 8):
+        for flags in (MP.REGISTER_PHYSICAL | MP.REGISTER_READ_ONLY, MP.REGISTER_PHYSICAL | MP.REGISTER_BAR, 8):
             with fails(errno.EINVAL):
                 fill(owner, segment, memory, PAGE, flags)
         for address, length in ((ADDRESS + 8, PAGE), (ADDRESS, PAGE + 8)):
             with fails(errno.EINVAL):
-                fill(owner, segment, address, length, MP.FILL_PHYSICAL)
+                fill(owner, segment, address, length, MP.REGISTER_PHYSICAL)
         owner.unmap(memory + PAGE, PAGE)
         before = sharing.pinned(owner.guest)
         with fails(errno.EFAULT):
@@ -266,7 +266,7 @@ def test_memory_that_is_only_read_is_copied_and_never_shown(ends):
         segment = empty(owner, number, PAGE)
         with fails(errno.EFAULT):
             fill(owner, segment, memory, PAGE)
-        fill(owner, segment, memory, PAGE, MP.FILL_READ)
+        fill(owner, segment, memory, PAGE, MP.REGISTER_READ_ONLY)
         shown_to_nobody(owner, segment, back)
         with pytest.raises(OSError):
             owner.map_segment(segment)
@@ -287,7 +287,7 @@ def test_who_may_not_pin_so_much_or_name_addresses_is_told_so(fabric):
         owner.remove(segments[0])
         fill(owner, segments[1], memory, MEMLOCK)
         with fails(errno.EPERM):
-            fill(owner, segments[2], ADDRESS, PAGE, MP.FILL_PHYSICAL)
+            fill(owner, segments[2], ADDRESS, PAGE, MP.REGISTER_PHYSICAL)
 
 
 def test_pages_stay_pinned_until_nobody_reaches_them(fabric):
@@ -330,12 +330,12 @@ def test_physical_memory_is_a_segment_for_others(ends):
     owner, back, user, there = ends
     segment = empty(owner, 41, SIZE)
     with fails(errno.EOPNOTSUPP):
-        fill(owner, segment, SYSTEM_RAM, PAGE, MP.FILL_PHYSICAL)
+        fill(owner, segment, SYSTEM_RAM, PAGE, MP.REGISTER_PHYSICAL)
     with fails(errno.ERANGE):
-        fill(owner, segment, ADDRESS, 2 * SIZE, MP.FILL_PHYSICAL)
-    fill(owner, segment, ADDRESS, SIZE, MP.FILL_PHYSICAL)
+        fill(owner, segment, ADDRESS, 2 * SIZE, MP.REGISTER_PHYSICAL)
+    fill(owner, segment, ADDRESS, SIZE, MP.REGISTER_PHYSICAL)
     with fails(errno.EEXIST):
-        fill(owner, segment, ADDRESS, SIZE, MP.FILL_PHYSICAL)
+        fill(owner, segment, ADDRESS, SIZE, MP.REGISTER_PHYSICAL)
     show(owner, segment, back)
     local = owner.map_segment(segment)
     owner.write(local + SIZE - 8, bytes(8))
@@ -353,10 +353,10 @@ def test_physical_memory_is_not_copied(ends):
     owner, back, user, there = ends
     far, near = empty(owner, 46, SIZE), empty(user, 47, SIZE)
     for process, segment in ((owner, far), (user, near)):
-        fill(process, segment, ADDRESS, SIZE, MP.FILL_PHYSICAL)
-    owner.at("PREPARE", far, back, MP.SHOW_PLACED)
+        fill(process, segment, ADDRESS, SIZE, MP.REGISTER_PHYSICAL)
+    owner.at("PREPARE", far, back, MP.PUBLISH_PLACED)
     with fails(errno.EOPNOTSUPP):
-        owner.at("PUBLISH", far, back, MP.SHOW_PLACED)
+        owner.at("PUBLISH", far, back, MP.PUBLISH_PLACED)
     owner.at("PUBLISH", far, back)
     with fails(errno.ENOSPC):
         user.connect(there, MP.OBJECT_SEGMENT, 46, MP.CONNECT_PLACED)
@@ -383,7 +383,7 @@ def test_only_memory_of_devices_is_named_by_its_address(fabric, address):
         segment = empty(owner, 43, SIZE)
         address %= 1 << 64
         with fails(errno.EOPNOTSUPP):
-            fill(owner, segment, address, 2 * PAGE, MP.FILL_PHYSICAL)
+            fill(owner, segment, address, 2 * PAGE, MP.REGISTER_PHYSICAL)
         for interface in (back, owner.interface(loopback=True)):
             with fails(errno.EOPNOTSUPP):
                 physical_server(owner, interface, address, 2 * PAGE)
@@ -402,8 +402,8 @@ def test_what_a_driver_has_requested_is_not_named(fabric, exclusive):
     with pair(fabric) as (owner, _, _, _), guard(owner.guest, **requested):
         segment = empty(owner, 44, SIZE)
         with fails(errno.EOPNOTSUPP):
-            fill(owner, segment, ADDRESS, SIZE, MP.FILL_PHYSICAL)
-        fill(owner, segment, ADDRESS + PAGE, SIZE - PAGE, MP.FILL_PHYSICAL)
+            fill(owner, segment, ADDRESS, SIZE, MP.REGISTER_PHYSICAL)
+        fill(owner, segment, ADDRESS + PAGE, SIZE - PAGE, MP.REGISTER_PHYSICAL)
 
 
 def is_requested(guest, address, length):
@@ -422,8 +422,8 @@ def test_no_driver_gets_what_is_named_as_long_as_it_is(fabric):
     with pair(fabric) as (owner, back, _, _):
         guest = owner.guest
         whole, part = empty(owner, 48, SIZE), empty(owner, 49, SIZE)
-        fill(owner, whole, ADDRESS, 4 * PAGE, MP.FILL_PHYSICAL)
-        fill(owner, part, ADDRESS + 3 * PAGE, 3 * PAGE, MP.FILL_PHYSICAL)
+        fill(owner, whole, ADDRESS, 4 * PAGE, MP.REGISTER_PHYSICAL)
+        fill(owner, part, ADDRESS + 3 * PAGE, 3 * PAGE, MP.REGISTER_PHYSICAL)
         for page in (0, 3, 5):
             assert not is_requested(guest, ADDRESS + page * PAGE, PAGE)
         assert is_requested(guest, ADDRESS + 6 * PAGE, PAGE)
@@ -442,7 +442,7 @@ def test_what_a_process_has_named_is_claimed_until_no_peer_reaches_it(ends, fabr
     """However it ends."""
     owner, back, user, there = ends
     segment = empty(owner, 50, SIZE)
-    fill(owner, segment, ADDRESS, SIZE, MP.FILL_PHYSICAL)
+    fill(owner, segment, ADDRESS, SIZE, MP.REGISTER_PHYSICAL)
     show(owner, segment, back)
     connection = user.connect(there, MP.OBJECT_SEGMENT, 50)
     user.map_connection(connection)
@@ -479,16 +479,16 @@ def test_memory_of_a_function_is_named_by_its_bar(fabric):
         start, length = Device(owner.guest, name).bar(number)
         owner.guest.run(f"echo 1 > /sys/bus/pci/devices/{name}/enable")
         segment = empty(owner, 51, 2 * length)
-        fields = {"handle": segment, "flags": MP.FILL_BAR, **bar(name, number)}
+        fields = {"handle": segment, "flags": MP.REGISTER_BAR, **bar(name, number)}
 
         def by_bar(**changes):
-            owner.call("SEGMENT_FILL", "mp_segment_fill", **{**fields, **changes})
+            owner.call("SEGMENT_REGISTER", "mp_segment_register", **{**fields, **changes})
 
         for changes, error in (
             ({"address": 1, "length": PAGE}, errno.EINVAL),
             ({"length": 0}, errno.EINVAL),
             ({"length": PAGE, "flags": 0}, errno.EINVAL),
-            ({"length": PAGE, "flags": MP.FILL_BAR | MP.FILL_READ}, errno.EINVAL),
+            ({"length": PAGE, "flags": MP.REGISTER_BAR | MP.REGISTER_READ_ONLY}, errno.EINVAL),
             ({"length": length + PAGE}, errno.ERANGE),
             ({"address": length, "length": PAGE}, errno.ERANGE),
             ({"length": PAGE, "pci_bar": 6}, errno.ENODEV),
@@ -548,11 +548,11 @@ def test_memory_of_a_function_with_a_driver_is_not_named(fabric):
         assert found
         for name, number, start in found:
             segment = empty(owner, 52, PAGE)
-            fields = {"handle": segment, "flags": MP.FILL_BAR, "length": PAGE, **bar(name, number)}
+            fields = {"handle": segment, "flags": MP.REGISTER_BAR, "length": PAGE, **bar(name, number)}
             with fails(errno.EOPNOTSUPP):
-                fill(owner, segment, start, PAGE, MP.FILL_PHYSICAL)
+                fill(owner, segment, start, PAGE, MP.REGISTER_PHYSICAL)
             with fails(errno.EOPNOTSUPP):
-                owner.call("SEGMENT_FILL", "mp_segment_fill", **fields)
+                owner.call("SEGMENT_REGISTER", "mp_segment_register", **fields)
             with fails(errno.EOPNOTSUPP):
                 physical_server(owner, owner.interface(loopback=True), start, PAGE)
             owner.close(segment)
@@ -565,7 +565,7 @@ def test_a_kernel_that_is_locked_down_takes_no_physical_addresses(fabric):
         access = {"handle": session, "mode": MP.ACCESS_READ}
         lock("memory_locked", True)
         with fails(errno.EPERM):
-            fill(owner, segment, ADDRESS, SIZE, MP.FILL_PHYSICAL)
+            fill(owner, segment, ADDRESS, SIZE, MP.REGISTER_PHYSICAL)
         with fails(errno.EPERM):
             physical_server(owner, back, ADDRESS, PAGE)
         with fails(errno.EPERM):
@@ -578,7 +578,7 @@ def test_a_kernel_that_is_locked_down_takes_no_physical_addresses(fabric):
         lock("devices_locked", True)
         with fails(errno.EPERM):
             owner.call("SESSION_ACCESS", "mp_session_access", **access)
-        fill(owner, segment, ADDRESS, SIZE, MP.FILL_PHYSICAL)
+        fill(owner, segment, ADDRESS, SIZE, MP.REGISTER_PHYSICAL)
 
 
 def test_pinned_memory_is_copied_in_the_background(ends):

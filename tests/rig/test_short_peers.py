@@ -137,7 +137,7 @@ def test_who_resumes_at_a_host_that_runs_out_of_memory_waits(fabric, scene):
     """Whatever piece of memory is the first one that is not there: the connection stays."""
     party, peer = scene
     _, victim = fabric.hosts
-    party.process.segment_of_own_memory(NUMBER, PAGE, party.interface, MP.SHOW_PLACED)
+    party.process.segment_of_own_memory(NUMBER, PAGE, party.interface, MP.PUBLISH_PLACED)
     want = SEGMENT | UNWINDOWED
     peer.say(CONNECT | want, MINE, struct.pack("<I", NUMBER))
     _, _, rest = peer.hear(CONNECTED)
@@ -181,7 +181,7 @@ def test_a_copy_is_given_up_with_its_link_and_not_for_want_of_memory(fabric, sce
     liar, victim = fabric.hosts
     fields = {"id": 92, "length": PAGE}
     target = process.call("SEGMENT_CREATE", "mp_segment_create", **fields).handle
-    process.at("PREPARE", target, interface, MP.SHOW_PLACED)
+    process.at("PREPARE", target, interface, MP.PUBLISH_PLACED)
     connections = []
     for kind, flags, length in (
         (MP.OBJECT_SEGMENT, MP.CONNECT_PLACED, PAGE),

@@ -122,7 +122,7 @@ def test_every_answer_to_random_calls_is_one_that_may_be(fabric, seed, calls):
     # There need be no devices for which a window has an address, few fill a segment, and few
     # sessions have a partner and both windows to park on. No host is behind another one, so that
     # stores would have to be sent.
-    rare = {"SESSION_ADDRESS", "SESSION_ACCESS", "SEGMENT_FILL", "PARK", "SESSION_STORE"}
+    rare = {"SESSION_ADDRESS", "SESSION_ACCESS", "SEGMENT_REGISTER", "PARK", "SESSION_STORE"}
     if calls < 10_000:
         # Requests that wait for an answer are seldom there when one is given, nor are segments
         # that are prepared where a session has a partner.

@@ -947,7 +947,7 @@ def no_sessions(guest):
     with sharing.Process(guest) as other:
         sizes = {"protocol": 7, "local_min": 1, "local_max": 1}
         where = {"location": MP.LOCATION_LOGICAL, "interface": other.interface(loopback=True)}
-        server = {"role": MP.ROLE_SERVER, "flags": MP.SESSION_HOLD, **where, **sizes}
+        server = {"role": MP.ROLE_SERVER, "flags": MP.SESSION_DEFER, **where, **sizes}
         with sharing.fails(errno.EDQUOT):
             while True:
                 other.call("SESSION_OPEN", "mp_session_open", **server)

@@ -31,9 +31,9 @@
  * MP_IOC_WAIT, MP_IOC_NOTICE, MP_IOC_SEND, MP_IOC_RECEIVE, MP_IOC_PARK and read() end early when
  * a signal is handled: they have done nothing then, and are made again by the kernel if the
  * handler was installed with SA_RESTART, and fail with EINTR otherwise. A process that sleeps in
- * them can be stopped, traced and frozen. The same holds for MP_IOC_QUEUE_ABORT, and MP_IOC_CLOSE and
- * MP_IOC_REMOVE of a queue, of which copies stop all the same. All other calls see the end of what
- * they have begun: only a signal that kills the process ends them.
+ * them can be stopped, traced and frozen. The same holds for MP_IOC_QUEUE_ABORT, and for
+ * MP_IOC_CLOSE and MP_IOC_REMOVE of a queue, of which copies stop all the same. All other calls see
+ * the end of what they have begun: only a signal that kills the process ends them.
  *
  * A call that fails with EFAULT has taken nothing, sent nothing, and closed again what it
  * had made, as MP_IOC_CLOSE does; a peer may have seen that. Arrays may have been written
@@ -95,8 +95,8 @@ enum {
 #define MP_EVENT_NOTICE		0x40	/* segment, connection: MP_IOC_NOTICE has something */
 #define MP_EVENT_MESSAGE	0x80	/* port: MP_IOC_RECEIVE has something */
 #define MP_EVENT_DONE		0x100	/* queue: it is in a final state */
-#define MP_EVENT_REQUEST	0x200	/* session, MP_SESSION_HOLD: a client's request is at hand */
-#define MP_EVENT_REFUSED	0x400	/* session, MP_SESSION_PENDING: it will have no partner */
+#define MP_EVENT_REQUEST	0x200	/* session, MP_SESSION_DEFER: a client's request is at hand */
+#define MP_EVENT_REFUSED	0x400	/* session, MP_SESSION_NONBLOCK: it will have no partner */
 
 /* MP_IOC_INFO */
 struct mp_info {
@@ -127,17 +127,19 @@ struct mp_info {
 #define MP_FEATURE_EVENTS	0x4
 #define MP_FEATURE_PORTS	0x8
 #define MP_FEATURE_QUEUES	0x10
-#define MP_FEATURE_FILL		0x20	/* MP_SEGMENT_EMPTY */
+#define MP_FEATURE_REGISTER		0x20	/* MP_SEGMENT_EMPTY */
 #define MP_FEATURE_PINNED	0x40	/* MP_QUEUE_PINNED */
 #define MP_FEATURE_ACCEPT	0x80	/* names and flags of sessions, MP_IOC_SESSION_ANSWER */
 #define MP_FEATURE_PARK		0x100	/* MP_IOC_PARK */
-#define MP_FEATURE_PLACED	0x200	/* MP_SHOW_PLACED, MP_CONNECT_PLACED, MP_QUEUE_READ */
+#define MP_FEATURE_PLACED	0x200	/* MP_PUBLISH_PLACED, MP_CONNECT_PLACED, MP_QUEUE_READ */
 #define MP_FEATURE_GRANTS	0x400	/* MP_IOC_SEGMENT_GRANT */
-#define MP_FEATURE_FILL_ANY	0x800	/* MP_FILL_READ, and memory of a process that is no whole pages */
+#define MP_FEATURE_REGISTER_ANY	0x800	/* MP_REGISTER_READ_ONLY, and any address and length */
 #define MP_FEATURE_STORE	0x1000	/* MP_IOC_SESSION_STORE, MP_INTERFACE_ROUTED */
 #define MP_FEATURE_NAMES	0x2000	/* names of segments, events and ports */
 #define MP_FEATURE_ARRIVALS	0x4000	/* MP_INTERFACE_ANY */
-#define MP_FEATURE_FILL_BAR	0x8000	/* MP_FILL_BAR, MP_LOCATION_BAR */
+#define MP_FEATURE_HANDOVER	0x8000	/* MP_IOC_EXPORT, MP_IOC_IMPORT */
+#define MP_FEATURE_DMABUF	0x10000	/* MP_IOC_SEGMENT_DMABUF */
+#define MP_FEATURE_REGISTER_BAR	0x20000	/* MP_REGISTER_BAR, MP_LOCATION_BAR */
 
 /*
  * A status word is an aligned __u64 that tells the state of a connection, queue or session of
@@ -220,19 +222,19 @@ struct mp_wait {
 #define MP_WAIT_ONE		0x2	/* only the most important: CLOSED, DOWN, SIGNAL */
 
 /*
- * As a target with MP_WAIT_INTERFACE, also of MP_IOC_NOTIFY and MP_IOC_WATCH: all interfaces, for
+ * As a target with MP_WAIT_INTERFACE, also of MP_IOC_EVENTFD and MP_IOC_WATCH: all interfaces, for
  * MP_EVENT_STATE when there is a new one. Another mask is EINVAL; without MP_FEATURE_ARRIVALS it is
  * ENODEV. No interface has this id.
  */
 #define MP_INTERFACE_ANY	0
 
 /*
- * MP_IOC_NOTIFY: signals an eventfd whenever an event of the mask comes, and at once
+ * MP_IOC_EVENTFD: signals an eventfd whenever an event of the mask comes, and at once
  * if one is there; -1 ends that. One eventfd for each object.
  *
  * ENOENT, ENODEV: as MP_IOC_WAIT. EBADF: not an eventfd.
  */
-struct mp_notify {
+struct mp_eventfd {
 	__u32 size;
 	__u32 flags;			/* MP_WAIT_INTERFACE */
 	__u32 target;
@@ -285,10 +287,10 @@ struct mp_window {
 	__aligned_u64 remote_max;
 };
 
-#define MP_SESSION_HOLD		0x1	/* server: its owner answers each request */
-#define MP_SESSION_ONCE		0x2	/* with HOLD: one request, then the session is over */
-#define MP_SESSION_PENDING	0x4	/* client, peer: the call does not wait for an answer */
-#define MP_SESSION_BARE		0x8	/* has no windows: both maxima are 0 */
+#define MP_SESSION_DEFER	0x1	/* server: its owner answers each request */
+#define MP_SESSION_ONCE		0x2	/* with DEFER: one request, then the session is over */
+#define MP_SESSION_NONBLOCK	0x4	/* client, peer: the call does not wait for an answer */
+#define MP_SESSION_NO_WINDOWS	0x8	/* has no windows: both maxima are 0 */
 
 /*
  * MP_IOC_SESSION_OPEN: posts a window, or pairs with one of the peer. A session that
@@ -298,34 +300,34 @@ struct mp_window {
  * fits only others without. name_own divides the names of peers: the first name_own bytes
  * are a peer's own name, the rest is that of the peer it wants. Two peers with such names fit
  * if each has the name that the other one wants. A name does not replace protocol and uid,
- * which have to fit as well. With MP_SESSION_BARE a session fits only others with that flag.
+ * which have to fit as well. With MP_SESSION_NO_WINDOWS a session fits only others with that flag.
  *
- * A server with MP_SESSION_HOLD has no partner before MP_IOC_SESSION_ANSWER gives it one. It has
+ * A server with MP_SESSION_DEFER has no partner before MP_IOC_SESSION_ANSWER gives it one. It has
  * one request at a time; meanwhile it is not there for other clients, who take the next
  * server that fits, in the order of posting, or find nobody. When a request has been
  * rejected or withdrawn, the server waits for the next one; with MP_SESSION_ONCE it is over:
  * it has CLOSED, and no client finds it.
  *
  * The call of a client that finds such a server returns when the request is accepted; without
- * a deadline: a signal that kills the process ends it. With MP_SESSION_PENDING it returns as
+ * a deadline: a signal that kills the process ends it. With MP_SESSION_NONBLOCK it returns as
  * soon as the server has the request: PAIRED or REFUSED tell what has become of it, and
  * MP_IOC_CLOSE withdraws it; MP_IOC_SESSION tells the uid once there is a partner. A server that
  * is closed before it answers has refused.
  *
- * In this order: ENODEV: no such interface. EINVAL: both maxima 0, unless MP_SESSION_BARE, a
- * maximum below its minimum, too much data, a name too long, a flag that is for other roles.
- * ENETDOWN: the interface is down, or the peer has not answered for 10 seconds. ENOSPC: the
- * minima cannot be had. EPERM: physical addresses need CAP_SYS_RAWIO and a kernel that is not
- * locked down. EOPNOTSUPP: the physical addresses are not all memory of devices, or reserved,
- * or cannot be reached by the peer; or the peer's service is of a release that knows no
- * names, MP_SESSION_HOLD or MP_SESSION_BARE. EADDRINUSE: the uid is taken.
- * ECONNREFUSED: a client found nobody, or its request was rejected. EDQUOT: too many
- * sessions. ENOMEM. EINTR: the process is being killed.
+ * In this order: ENODEV: no such interface. EINVAL: both maxima 0, unless MP_SESSION_NO_WINDOWS,
+ * a maximum below its minimum, too much data, a name too long, a flag that is for other roles.
+ * EPERM: physical addresses need CAP_SYS_RAWIO and a kernel that is not locked down. EDQUOT: too
+ * many sessions. ENETDOWN: the interface is down. EOPNOTSUPP: the physical addresses are not all
+ * memory of devices, or reserved, or cannot be reached by the peer. ENOSPC: the minima cannot be
+ * had. EOPNOTSUPP: the peer's service is of a release that knows no names, MP_SESSION_DEFER or
+ * MP_SESSION_NO_WINDOWS. EADDRINUSE: the uid is taken. ECONNREFUSED: a client found nobody, or its
+ * request was rejected. ENETDOWN: the peer has not answered for 10 seconds. ENOMEM.
+ * EINTR: the process is being killed.
  *
- * With MP_LOCATION_BAR (MP_FEATURE_FILL_BAR) the address is an offset in a BAR of a PCI function, and
- * the session is one with MP_LOCATION_PHYSICAL from then on. Before the others but the interface's:
- * EINVAL: no server. EPERM. EINVAL: no bytes, no multiple of a page. ENODEV, ERANGE, EOPNOTSUPP: see
- * MP_IOC_SEGMENT_FILL.
+ * With MP_LOCATION_BAR (MP_FEATURE_REGISTER_BAR) the address is an offset in a BAR of a PCI function,
+ * and the session is one with MP_LOCATION_PHYSICAL from then on. Before the others but the
+ * interface's: EINVAL: no server. EPERM. EINVAL: no bytes, no multiple of a page. ENODEV, ERANGE,
+ * EOPNOTSUPP: see MP_IOC_SEGMENT_REGISTER.
  */
 struct mp_session_open {
 	__u32 size;
@@ -417,7 +419,7 @@ enum {
 };
 
 /*
- * MP_IOC_SESSION_PARTNER: whom a session has to do with. Of a server with MP_SESSION_HOLD: the
+ * MP_IOC_SESSION_PARTNER: whom a session has to do with. Of a server with MP_SESSION_DEFER: the
  * request at hand, before it is answered. The sizes are as that client has asked for them, of
  * a pair as they are, seen from the other host, and 0 of a server that has refused. The data is
  * what that session was opened with; for a client that a server has answered, what it was
@@ -452,7 +454,7 @@ struct mp_session_partner {
  * client is still there. Rejecting does not wait.
  *
  * In this order: ENOENT: no such session. EINVAL: neither or both flags, too much data, a
- * reason without MP_ANSWER_REJECT, a session without MP_SESSION_HOLD. ENETDOWN: the link is
+ * reason without MP_ANSWER_REJECT, a session without MP_SESSION_DEFER. ENETDOWN: the link is
  * down. ECONNRESET: the request is not there any more: it was answered, or the client has
  * withdrawn it, or has gone. EBUSY: it is being accepted. ENOSPC: the memory cannot be had;
  * the request stays. ETIMEDOUT: the client's kernel has not confirmed in time; EINTR: the
@@ -594,7 +596,7 @@ struct mp_park_entry {
  *
  * With MP_DEADLINE_PAST the kernel arms, asks, and looks once without waiting for answers.
  * With MP_PARK_ARMED it returns when the answers are there: the caller sleeps in MP_IOC_WAIT, or
- * where MP_IOC_WATCH or MP_IOC_NOTIFY reach it, until SIGNAL, CLOSED or DOWN. It also returns
+ * where MP_IOC_WATCH or MP_IOC_EVENTFD reach it, until SIGNAL, CLOSED or DOWN. It also returns
  * when there will be no answer; DOWN follows then. No look of the kernel makes up for a signal
  * that is lost while the caller sleeps there.
  *
@@ -616,12 +618,12 @@ struct mp_park {
 };
 
 #define MP_SEGMENT_PRIVATE	0x1	/* has no id, and is never published */
-#define MP_SEGMENT_EMPTY	0x4	/* without memory; see MP_IOC_SEGMENT_FILL */
+#define MP_SEGMENT_EMPTY	0x4	/* without memory; see MP_IOC_SEGMENT_REGISTER */
 
 /*
  * MP_IOC_SEGMENT_CREATE: memory of this host, all zero, with an id that is unique on this
  * host. No peer can do anything with it yet. An empty one has no memory: its length is
- * the most that it can be filled with. It may have a name as well, which is unique among the
+ * the most that can be registered. It may have a name as well, which is unique among the
  * segments of this host: peers find it by either.
  *
  * In this order: EINVAL: no bytes, a name too long, or one of a private segment. EDQUOT: too many
@@ -657,15 +659,15 @@ struct mp_segment_attach {
 	__aligned_u64 length;		/* out: bytes */
 };
 
-#define MP_FILL_PHYSICAL	0x1	/* the address is a physical one */
-#define MP_FILL_READ		0x2	/* memory of the process that nobody writes by the segment */
-#define MP_FILL_BAR		0x4	/* the address is an offset in a BAR of a PCI function */
+#define MP_REGISTER_PHYSICAL	0x1	/* the address is a physical one */
+#define MP_REGISTER_READ_ONLY	0x2	/* memory of the process that nobody writes by the segment */
+#define MP_REGISTER_BAR		0x4	/* the address is an offset in a BAR of a PCI function */
 
 /*
- * MP_IOC_SEGMENT_FILL: gives a segment that is empty its memory, once: that of the calling
+ * MP_IOC_SEGMENT_REGISTER: gives a segment that is empty its memory, once: that of the calling
  * process at an address, or physical memory of a device. Memory of a process may begin and end
- * anywhere, and must be writable, unless MP_FILL_READ: then it may also be mapped without write
- * access, or from a file. Physical addresses and lengths are multiples of a page.
+ * anywhere, and must be writable, unless MP_REGISTER_READ_ONLY: then it may also be mapped without
+ * write access, or from a file. Physical addresses and lengths are multiples of a page.
  *
  * Memory of a process is pinned, and counts for RLIMIT_MEMLOCK of its user, and of those who
  * have made the user namespaces around it, until nobody reaches it any more: the process may
@@ -680,12 +682,12 @@ struct mp_segment_attach {
  *
  * A window and a mapping show whole pages, and let everything be written. So nobody is shown
  * memory that begins or ends inside of a page, as there are other bytes of the process beside
- * it, nor memory of MP_FILL_READ: such a segment cannot be mapped, not even by its owner
+ * it, nor memory of MP_REGISTER_READ_ONLY: such a segment cannot be mapped, not even by its owner
  * (offset is 0 in MP_IOC_SEGMENT), no window is led there, and publishing it without
- * MP_SHOW_PLACED fails with EOPNOTSUPP, also on this host itself. It is only reached by copies
+ * MP_PUBLISH_PLACED fails with EOPNOTSUPP, also on this host itself. It is only reached by copies
  * that this host's kernel makes, which checks each of them: those of queues, from it, and, once it
- * is published with MP_SHOW_PLACED, those for connections, which never reach bytes beside it, and
- * never write to memory of MP_FILL_READ.
+ * is published with MP_PUBLISH_PLACED, those for connections, which never reach bytes beside it, and
+ * never write to memory of MP_REGISTER_READ_ONLY.
  *
  * In this order: ENOENT. EINVAL: no bytes, no multiples of a page (physical), or several flags.
  * ERANGE: more than it can be filled with. EEXIST: it has memory. Of a process: EFAULT: there is
@@ -696,14 +698,14 @@ struct mp_segment_attach {
  * is; or it is only in part what one device has. Of a BAR: ENODEV: there is no such function, or
  * it has no memory there, ERANGE: it has less. ENOMEM.
  */
-struct mp_segment_fill {
+struct mp_segment_register {
 	__u32 size;
 	__u32 handle;
-	__u32 flags;			/* one of MP_FILL_* */
+	__u32 flags;			/* one of MP_REGISTER_* */
 	__u32 reserved;
 	__aligned_u64 address;
 	__aligned_u64 length;		/* bytes */
-	__u16 pci_domain;		/* of MP_FILL_BAR, else 0; see MP_PCI_DOMAIN() */
+	__u16 pci_domain;		/* of MP_REGISTER_BAR, else 0; see MP_PCI_DOMAIN() */
 	__u8 pci_bus;
 	__u8 pci_devfn;
 	__u16 pci_domain_high;
@@ -720,7 +722,7 @@ enum {
 #define MP_WITHDRAW_NOTIFY	0x1	/* asks those who are connected to leave */
 #define MP_WITHDRAW_FORCE	0x2	/* ends their connections */
 
-#define MP_SHOW_PLACED		0x1	/* no window has to lead there */
+#define MP_PUBLISH_PLACED		0x1	/* no window has to lead there */
 
 /*
  * MP_IOC_SEGMENT_PREPARE: has the memory reachable at an interface, now and whenever a peer is
@@ -739,14 +741,14 @@ enum {
  * given to others before that, and memory of a process stays pinned.
  *
  * ENOENT, ENODEV. Preparing: ENXIO: it is empty, ENOSPC: the peers there do not reach the
- * memory. Publishing: EOPNOTSUPP: it is private, ENXIO: not prepared there. If it was filled
+ * memory. Publishing: EOPNOTSUPP: it is private, ENXIO: not prepared there. Of registered memory
  * also ENOSPC: the bridge has no window to lead there that is free and large enough,
  * EOPNOTSUPP: none can be led there: pages of a process must be one run for the bridge, which
  * they are on one page, on a huge page, or behind an IOMMU, and it must be whole pages that may
- * be written: see MP_IOC_SEGMENT_FILL. Withdrawing: ENXIO: not published
+ * be written: see MP_IOC_SEGMENT_REGISTER. Withdrawing: ENXIO: not published
  * there. EINPROGRESS: see above. EINTR: the process is being killed.
  *
- * With MP_SHOW_PLACED the two calls do not ask whether a window leads to the memory: there may
+ * With MP_PUBLISH_PLACED the two calls do not ask whether a window leads to the memory: there may
  * be none for those who connect without MP_CONNECT_PLACED. Publishing asks for one later, when
  * it is called again without. Publishing physical memory in this way fails with EOPNOTSUPP.
  */
@@ -754,7 +756,7 @@ struct mp_segment_interface {
 	__u32 size;
 	__u32 handle;
 	__u32 interface;
-	__u32 flags;			/* MP_WITHDRAW_* or MP_SHOW_PLACED, for those calls */
+	__u32 flags;			/* MP_WITHDRAW_* or MP_PUBLISH_PLACED, for those calls */
 };
 
 #define MP_GRANT_READ		0x1	/* its host may copy from the segment */
@@ -774,12 +776,12 @@ struct mp_segment_interface {
  * unless it reads.
  * What such a connection is for are copies that the kernel of the segment's host makes.
  *
- * With MP_SHOW_PLACED the call does not ask whether a window leads to the memory: the partner
+ * With MP_PUBLISH_PLACED the call does not ask whether a window leads to the memory: the partner
  * connects with MP_CONNECT_PLACED as well, and writes by copies too. The kernel has to make all
- * of them: there are none into memory of MP_FILL_READ, and none of physical memory.
+ * of them: there are none into memory of MP_REGISTER_READ_ONLY, and none of physical memory.
  *
  * MP_IOC_REMOVE and MP_IOC_CLOSE end the grant and its connections, and no others: they return
- * as for a segment that was filled, and the segment's ending counts those connections as well.
+ * as for a segment of registered memory, and the segment's ending counts those connections as well.
  * Connections outlive the session that they were made by, until the grant ends.
  *
  * In this order: EINVAL: no rights or others. ENOENT: no such segment or session. EOPNOTSUPP:
@@ -794,7 +796,28 @@ struct mp_segment_grant {
 	__u32 session;			/* handle */
 	__u32 rights;			/* MP_GRANT_* */
 	__u32 handle;			/* out: of the grant */
-	__u32 flags;			/* MP_SHOW_PLACED */
+	__u32 flags;			/* MP_PUBLISH_PLACED */
+};
+
+/*
+ * MP_IOC_SEGMENT_DMABUF: a file descriptor of a dma-buf, whose memory is that of the segment, in whole
+ * pages: to be mapped, and to be given to drivers of devices, which read it and, with
+ * MP_GRANT_WRITE, write it. The memory neither moves nor is it taken back. The dma-buf keeps the
+ * segment, as a descriptor of MP_IOC_EXPORT does, until nobody has it any more, and counts as one.
+ *
+ * In this order: EINVAL: no rights, others, or none to read. ENOENT. EACCES: the handle has not
+ * these rights. ENXIO: the segment is empty. EOPNOTSUPP: its memory may go before it does, as that of a
+ * host's only bridge, without windows for more; it was registered, and is not whole pages, only
+ * read, or physical; or the kernel has no dma-bufs. EDQUOT. EMFILE, ENFILE: too many descriptors or
+ * files. ENOMEM.
+ */
+struct mp_segment_dmabuf {
+	__u32 size;
+	__u32 flags;			/* 0 */
+	__u32 handle;			/* in */
+	__u32 rights;			/* in: MP_GRANT_READ, also MP_GRANT_WRITE */
+	__s32 fd;			/* out */
+	__u32 reserved;
 };
 
 #define MP_SEGMENT_SHARED	0x2	/* only in mp_segment */
@@ -809,7 +832,7 @@ struct mp_segment {
 	__u32 interface;		/* in: 0 for none */
 	__u32 state;			/* out: there, MP_SEGMENT_* */
 	__u32 id;			/* out */
-	__u32 flags;			/* out: MP_SEGMENT_*; EMPTY also once it is filled */
+	__u32 flags;			/* out: MP_SEGMENT_*; EMPTY also once it has memory */
 	__u32 connections;		/* out: of all peers, this host's included */
 	__u32 ending;			/* out: that have ended, and may still store: see above */
 	__aligned_u64 length;		/* out: bytes; 0 as long as it is empty */
@@ -825,8 +848,8 @@ struct mp_segment {
  * segment with other handles is never busy; of one that has ended, nobody stores into the memory
  * any more, as after MP_WITHDRAW_FORCE. ENOENT: no such object, EINVAL: another kind.
  *
- * It has ended with these errors: EINPROGRESS: it was filled, and that nobody stores into that
- * memory is not proven: see MP_WITHDRAW_FORCE. EINTR: the process is being killed.
+ * It has ended with these errors: EINPROGRESS: of registered memory: that nobody stores into it
+ * is not proven: see MP_WITHDRAW_FORCE. EINTR: the process is being killed.
  */
 struct mp_remove {
 	__u32 size;
@@ -910,7 +933,7 @@ struct mp_connect {
  * MP_IOC_CONNECTION. ENOENT: no such connection. mmap() is that of MP_IOC_SESSION.
  *
  * A connection to a segment that is published has all rights, unless the memory has not: nobody
- * reads physical memory, and nobody writes to memory of MP_FILL_READ.
+ * reads physical memory, and nobody writes to memory of MP_REGISTER_READ_ONLY.
  *
  * As long as a connection is not operational, and when it is lost, mappings are scrap.
  * When the link is back, and both services are those that they were, it is operational
@@ -990,7 +1013,7 @@ struct mp_message {
  * connection, or with MP_WAIT_INTERFACE an interface, whose peer is alive then.
  *
  * ENOENT, ENODEV. ECONNRESET: the connection is lost. ENETDOWN. ETIMEDOUT: no answer.
- * EINTR: the process is being killed. ENOMEM.
+ * EINTR: the process is being killed.
  */
 struct mp_barrier {
 	__u32 size;
@@ -1060,7 +1083,8 @@ struct mp_copy {
  * In this order: ENOENT: no such queue, segment or connection. EBUSY: it is posted. EINVAL: no
  * copies or too many, another interface, not to a segment. Of each copy: EFAULT, EINVAL: their
  * size is less than that of the first version, E2BIG: more than a page, or this kernel does not
- * know what is used of it. ERANGE: beyond a segment's end. ENXIO: the segment is not prepared
+ * know what is used of it. ERANGE: beyond a segment's end. EACCES: the
+ * segment was handed over without the right for that. ENXIO: the segment is not prepared
  * there. EOPNOTSUPP: it is physical memory. ECONNRESET: the connection is lost, ENETDOWN.
  * EACCES: the connection's rights are only to read, or, with MP_QUEUE_READ, only to write.
  * EDQUOT: RLIMIT_MEMLOCK. ENOMEM. Aborting: ENXIO:
@@ -1069,7 +1093,8 @@ struct mp_copy {
  * With MP_QUEUE_READ the copies go the other way: out of the connection's segment, into the local
  * one or, with MP_QUEUE_PINNED, into memory of the process. The kernel of the peer's host
  * reads and sends; nobody reads across the bridge. EINVAL: neither a segment nor
- * MP_QUEUE_PINNED. EACCES: the segment is memory of MP_FILL_READ. EOPNOTSUPP: the peer's service is of a release that does not know of that.
+ * MP_QUEUE_PINNED. EACCES: the segment is memory of MP_REGISTER_READ_ONLY. EOPNOTSUPP: the
+ * peer's service is of a release that does not know of that.
  * What a queue copies by frames, in either direction, ends in MP_QUEUE_ERROR if the peer's host
  * cannot read or store some of it. The other copies of that connection that go on at that time
  * may end in the same way. A peer that deals with nothing of what was sent for 5 seconds loses
@@ -1100,14 +1125,71 @@ struct mp_queue {
 	__u32 entries;			/* out */
 };
 
+/*
+ * MP_IOC_EXPORT: a file descriptor by which another process gets the use of a segment or of a
+ * connection, with those rights. It is given on purpose, as by SCM_RIGHTS: exec closes it, and a
+ * context or a handle is of no use to others. It is no context: there is nothing to be done with
+ * it but MP_IOC_IMPORT, any number of times, by whoever has it, whatever its user.
+ *
+ * A descriptor of a segment keeps the segment, as a handle does, until the last copy of it is
+ * closed. One of a connection keeps nothing: what it leads to may be gone, and if it was granted,
+ * the session that it was granted to must still have its partner. Neither can be taken back.
+ *
+ * The descriptor counts as an object of the context's user, that of a segment as a segment, too,
+ * until its last copy is closed. The memory of a segment counts for its maker.
+ *
+ * In this order: EINVAL: no rights or others. ENOENT: no such object. EINVAL: another kind, or
+ * without MP_GRANT_WRITE one that leads to an event or port. EACCES: the handle has not these
+ * rights. ECONNRESET: the connection is lost; or was granted to a session that this context has not
+ * any more. ENETDOWN, ENOTCONN: of that session. EDQUOT. EMFILE, ENFILE: too many descriptors or
+ * files. ENOMEM.
+ */
+struct mp_export {
+	__u32 size;
+	__u32 flags;			/* 0 */
+	__u32 handle;			/* in: of a segment or a connection */
+	__u32 rights;			/* in: MP_GRANT_* */
+	__s32 fd;			/* out */
+	__u32 reserved;
+};
+
+/*
+ * MP_IOC_IMPORT: a handle of this context, for what a descriptor of MP_IOC_EXPORT leads to. It
+ * counts as one that this context has made.
+ *
+ * A segment that was imported is memory. Without MP_GRANT_WRITE it is mapped to be read, and
+ * copied from. With it, it may be written, and without MP_GRANT_READ no queue copies from it. What
+ * peers may do with it is up to others: sharing, preparing, publishing, withdrawing, registering
+ * and granting fail with EACCES. MP_IOC_REMOVE and MP_IOC_CLOSE end this handle.
+ *
+ * A connection that was imported is a new one to the same object, as its owner sees it, made with
+ * the rights of the descriptor: without MP_GRANT_WRITE it cannot be mapped. The deadline is for its
+ * answer.
+ *
+ * In this order: EBADF: the descriptor is not open. EINVAL: it is none of MP_IOC_EXPORT. EDQUOT: too
+ * many objects. ECONNRESET, ENETDOWN, ENOTCONN: of the session that it was granted to. Those of
+ * MP_IOC_CONNECT from ENETDOWN on. ENOMEM.
+ */
+struct mp_import {
+	__u32 size;
+	__u32 flags;			/* 0 */
+	__s32 fd;			/* in */
+	__u32 object;			/* out: MP_OBJECT_SEGMENT or _CONNECTION */
+	__aligned_u64 deadline;
+	__u32 handle;			/* out */
+	__u32 rights;			/* out: MP_GRANT_* */
+};
+
 /* The calls; the argument is the address of the structure beside. */
 enum {
 	MP_IOC_INFO = _IO(MP_IOC_MAGIC, 0x00),	/* struct mp_info */
 	MP_IOC_CLOSE = _IO(MP_IOC_MAGIC, 0x01),	/* struct mp_handle */
 	MP_IOC_WAIT = _IO(MP_IOC_MAGIC, 0x02),	/* struct mp_wait */
-	MP_IOC_NOTIFY = _IO(MP_IOC_MAGIC, 0x03),	/* struct mp_notify */
+	MP_IOC_EVENTFD = _IO(MP_IOC_MAGIC, 0x03),	/* struct mp_eventfd */
 	MP_IOC_WATCH = _IO(MP_IOC_MAGIC, 0x04),	/* struct mp_watch */
 	MP_IOC_SIGNAL = _IO(MP_IOC_MAGIC, 0x05),	/* struct mp_handle */
+	MP_IOC_EXPORT = _IO(MP_IOC_MAGIC, 0x06),	/* struct mp_export */
+	MP_IOC_IMPORT = _IO(MP_IOC_MAGIC, 0x07),	/* struct mp_import */
 	MP_IOC_INTERFACES = _IO(MP_IOC_MAGIC, 0x10),	/* struct mp_interfaces */
 	MP_IOC_INTERFACE = _IO(MP_IOC_MAGIC, 0x11),	/* struct mp_interface */
 	MP_IOC_WINDOWS = _IO(MP_IOC_MAGIC, 0x12),	/* struct mp_windows */
@@ -1127,8 +1209,9 @@ enum {
 	MP_IOC_SEGMENT_PUBLISH = _IO(MP_IOC_MAGIC, 0x34),	/* struct mp_segment_interface */
 	MP_IOC_SEGMENT_WITHDRAW = _IO(MP_IOC_MAGIC, 0x35),	/* struct mp_segment_interface */
 	MP_IOC_SEGMENT = _IO(MP_IOC_MAGIC, 0x36),	/* struct mp_segment */
-	MP_IOC_SEGMENT_FILL = _IO(MP_IOC_MAGIC, 0x37),	/* struct mp_segment_fill */
+	MP_IOC_SEGMENT_REGISTER = _IO(MP_IOC_MAGIC, 0x37),	/* struct mp_segment_register */
 	MP_IOC_SEGMENT_GRANT = _IO(MP_IOC_MAGIC, 0x38),	/* struct mp_segment_grant */
+	MP_IOC_SEGMENT_DMABUF = _IO(MP_IOC_MAGIC, 0x39),	/* struct mp_segment_dmabuf */
 	MP_IOC_REMOVE = _IO(MP_IOC_MAGIC, 0x40),	/* struct mp_remove */
 	MP_IOC_OFFER = _IO(MP_IOC_MAGIC, 0x41),	/* struct mp_offer */
 	MP_IOC_CONNECT = _IO(MP_IOC_MAGIC, 0x42),	/* struct mp_connect */

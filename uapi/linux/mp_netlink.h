@@ -34,16 +34,16 @@ enum {
 	 * within MP_A_TIMEOUT_MS; others on the same socket may be answered before. Needs
 	 * CAP_NET_ADMIN.
 	 */
-	MP_CMD_STATS_ASK,
+	MP_CMD_REMOTE_STATS_GET,
 	/*
 	 * The same question, for the time that it takes until the answer has
 	 * arrived: MP_A_ROUND_TRIP_NS. Needs CAP_NET_ADMIN.
 	 */
 	MP_CMD_PING,
 	/* Event: a peer has arrived, with all that MP_CMD_PEER_GET tells of it. */
-	MP_CMD_PEER_ARRIVED,
+	MP_CMD_PEER_ADD_NTF,
 	/* Event: a peer has left, with its last statistics. */
-	MP_CMD_PEER_LEFT,
+	MP_CMD_PEER_DEL_NTF,
 };
 
 /* Attributes of messages. */
@@ -54,7 +54,7 @@ enum {
 	MP_A_TRANSPORT,		/* string: transport service that reaches it */
 	MP_A_TRANSPORT_ID,	/* uint */
 	MP_A_STATE,		/* uint: MP_STATE_* */
-	MP_A_HOP_ID,		/* uint: peer that forwards to it; absent if none does */
+	MP_A_NEXT_HOP_ID,		/* uint: peer that forwards to it; absent if none does */
 	MP_A_TX_QUEUES,		/* uint */
 	MP_A_MAX_FRAME,		/* uint: most bytes of data in a frame */
 	MP_A_STATS,		/* nest: MP_STATS_A_* */

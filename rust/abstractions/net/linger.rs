@@ -139,7 +139,7 @@ impl<P: Poll> Lingering<P> {
             owes: Atomic::new(false),
             napi: napi.into(),
         };
-        Ok(Some(Self(IdleThread::new(c"mp_linger", watch)?)))
+        Ok(Some(Self(IdleThread::new(c"mp_busy_poll", watch)?)))
     }
 
     /// A poll that found something arms the source: for how many nanoseconds it is to be

@@ -90,6 +90,7 @@ pub struct Mapping {
     first: usize,
     pages: usize,
     owner: u64,
+    is_writable: bool,
     scrap: Arc<ScrapPage>,
     #[pin]
     memory: Mutex<Option<Arc<dyn Frames>>>,
@@ -101,7 +102,7 @@ impl Mapping {
         inode: Arc<Inode>,
         first: usize,
         pages: usize,
-        owner: u64,
+        (owner, is_writable): (u64, bool),
         scrap: Arc<ScrapPage>,
     ) -> Result<Arc<Self>> {
         let init = pin_init!(Self {
@@ -109,6 +110,7 @@ impl Mapping {
             first,
             pages,
             owner,
+            is_writable,
             scrap,
             memory <- new_mutex!(None, "mp_mapping"),
         });
@@ -128,6 +130,11 @@ impl Mapping {
     /// Whose it is, as the one who published it has said.
     pub fn owner(&self) -> u64 {
         self.owner
+    }
+
+    /// Whether programs may write there, as the one who published it has said.
+    pub fn is_writable(&self) -> bool {
+        self.is_writable
     }
 
     /// Whether it shows memory.

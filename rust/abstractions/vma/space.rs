@@ -91,13 +91,21 @@ impl AddressSpace {
     /// result is dropped. It has no memory until [`Mapping::show`] is called. Sleeps.
     ///
     /// `owner` is told to those who ask with [`Mapping::owner`]: programs can guess
-    /// offsets, so that an `mmap` callback compares it with the file's own.
+    /// offsets, so that an `mmap` callback compares it with the file's own. So is whether they
+    /// may write there, with [`Mapping::is_writable`].
     ///
     /// # Errors
     ///
     /// `EINVAL` if there are no pages, `ENOSPC` without a free offset, `ENOMEM`.
-    pub fn publish(&self, pages: usize, owner: u64, scrap: Arc<ScrapPage>) -> Result<Published> {
-        let make = |first| Mapping::new(self.inode.clone(), first, pages, owner, scrap);
+    pub fn publish(
+        &self,
+        pages: usize,
+        owner: u64,
+        is_writable: bool,
+        scrap: Arc<ScrapPage>,
+    ) -> Result<Published> {
+        let whose = (owner, is_writable);
+        let make = |first| Mapping::new(self.inode.clone(), first, pages, whose, scrap);
         Ok(Published(OffsetSpace::reserve(&self.offsets, pages, make)?))
     }
 

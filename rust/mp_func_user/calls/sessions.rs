@@ -79,9 +79,9 @@ fn parameters(open: &mp_session_open) -> Result<Params> {
         address: open.address,
         address_bits: address_bits(),
         name: partner::name(open)?,
-        hold: open.flags & MP_SESSION_HOLD != 0,
+        hold: open.flags & MP_SESSION_DEFER != 0,
         once: open.flags & MP_SESSION_ONCE != 0,
-        bare: open.flags & MP_SESSION_BARE != 0,
+        bare: open.flags & MP_SESSION_NO_WINDOWS != 0,
     })
 }
 

@@ -37,7 +37,7 @@ pub(super) fn peer(message: &mut Message<'_>, peer: &Peer) -> Result {
     message.number(uapi::MP_A_TRANSPORT_ID, transport.id().into())?;
     message.number(uapi::MP_A_STATE, state.into())?;
     if let Some(hop) = peer.hop() {
-        message.number(uapi::MP_A_HOP_ID, hop.id().0.into())?;
+        message.number(uapi::MP_A_NEXT_HOP_ID, hop.id().0.into())?;
     }
     message.number(uapi::MP_A_TX_QUEUES, peer.tx_queues().into())?;
     message.number(uapi::MP_A_MAX_FRAME, peer.max_frame() as u64)?;

@@ -27,7 +27,7 @@ use mp_transport::{
 #[derive(Default)]
 pub(super) struct Counters {
     /// Doorbells rung at the peer.
-    pub(super) bells_rung: Counter,
+    pub(super) doorbells: Counter,
     /// Sends that met a full ring.
     pub(super) ring_full: Counter,
     /// Frames dropped because no memory was left to put them together.
@@ -41,7 +41,7 @@ pub(super) struct Counters {
     /// Sleeps that nothing but the heartbeat has ended.
     pub(super) late_wakeups: Counter,
     /// Microseconds that both have lasted too long, at most.
-    pub(super) lost_us: Counter,
+    pub(super) wakeup_delay_us: Counter,
 }
 
 impl Channel {
@@ -61,7 +61,7 @@ impl Channel {
     /// The names of the counters.
     pub(crate) fn counters() -> &'static [&'static CStr] {
         &[
-            c"bells_rung",
+            c"doorbells",
             c"ring_full",
             c"no_memory",
             c"polls",
@@ -73,7 +73,7 @@ impl Channel {
             c"dma_received",
             c"crossed_wakeups",
             c"late_wakeups",
-            c"lost_us",
+            c"wakeup_delay_us",
         ]
     }
 
@@ -82,7 +82,7 @@ impl Channel {
         let counters = &self.counters;
         let dma = &self.engine.counters;
         let counter = match index {
-            0 => &counters.bells_rung,
+            0 => &counters.doorbells,
             1 => &counters.ring_full,
             2 => &counters.no_memory,
             3 => &counters.polls,
@@ -94,7 +94,7 @@ impl Channel {
             9 => &dma.received,
             10 => &counters.crossed_wakeups,
             11 => &counters.late_wakeups,
-            _ => &counters.lost_us,
+            _ => &counters.wakeup_delay_us,
         };
         counter.get()
     }

@@ -318,13 +318,13 @@ impl Process {
             ..Default::default()
         };
         self.ask(&WATCH, watch)?;
-        let notify = mp_notify {
+        let notify = mp_eventfd {
             target: event.handle,
             mask: MP_EVENT_SIGNAL,
             eventfd: -1,
             ..Default::default()
         };
-        self.ask(&NOTIFY, notify)?;
+        self.ask(&EVENTFD, notify)?;
         self.ask(&SIGNAL, signal)?;
         self.wait_until_readable()?;
         self.read_record(event.handle)?;
@@ -517,14 +517,14 @@ impl Process {
     /// A server whose owner answers, and a client whose request stays until it is accepted.
     fn answer(&mut self, open: mp_session_open) -> Result<()> {
         let held = mp_session_open {
-            flags: MP_SESSION_HOLD,
+            flags: MP_SESSION_DEFER,
             protocol: 8,
             ..open
         };
         let server = self.plain(&SESSION_OPEN, held)?.handle;
         let asks = mp_session_open {
             role: MP_ROLE_CLIENT,
-            flags: MP_SESSION_PENDING,
+            flags: MP_SESSION_NONBLOCK,
             ..held
         };
         let client = self.plain(&SESSION_OPEN, asks)?.handle;
@@ -638,13 +638,13 @@ impl Process {
             let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
             libc::mmap(null_mut(), PAGE as usize, protection, flags, -1, 0)
         };
-        let fill = mp_segment_fill {
+        let fill = mp_segment_register {
             handle,
             address: memory.expose_provenance() as u64,
             length: PAGE,
             ..Default::default()
         };
-        self.ask(&SEGMENT_FILL, fill).map(|_| ())
+        self.ask(&SEGMENT_REGISTER, fill).map(|_| ())
     }
 
     fn take_back(&mut self, handle: u32) -> Result<()> {

@@ -4,8 +4,8 @@
 
 use libc::{
     EACCES, EADDRINUSE, EBADF, EBUSY, ECONNREFUSED, ECONNRESET, EDQUOT, EEXIST, EINPROGRESS,
-    EMSGSIZE, ENETDOWN, ENODEV, ENOENT, ENOMEM, ENOSPC, ENOTCONN, ENXIO, EOPNOTSUPP, EPERM, ERANGE,
-    ETIMEDOUT,
+    EMFILE, EMSGSIZE, ENETDOWN, ENFILE, ENODEV, ENOENT, ENOMEM, ENOSPC, ENOTCONN, ENXIO,
+    EOPNOTSUPP, EPERM, ERANGE, ETIMEDOUT,
 };
 use mp_fabric::sys::*;
 use std::mem::offset_of;
@@ -74,10 +74,21 @@ forms! {
     INFO MP_IOC_INFO mp_info 24 Late &[], &[], [] [];
     CLOSE MP_IOC_CLOSE mp_handle 8 Never &[], &[ENOENT, EINPROGRESS], [] [];
     WAIT MP_IOC_WAIT mp_wait 32 Late &[], &[ENOENT, ENODEV, ETIMEDOUT, ENOTCONN], [deadline] [];
-    NOTIFY MP_IOC_NOTIFY mp_notify 24 Never &[], &[ENOENT, ENODEV, EBADF], [] [];
+    EVENTFD MP_IOC_EVENTFD mp_eventfd 24 Never &[], &[ENOENT, ENODEV, EBADF], [] [];
     WATCH MP_IOC_WATCH mp_watch 24 Never &[], &[ENOENT, ENODEV], [] [];
     SIGNAL MP_IOC_SIGNAL mp_handle 8 Never &[],
         &[ENOENT, ECONNRESET, ENETDOWN, ENOTCONN], [] [];
+    EXPORT MP_IOC_EXPORT mp_export 24 Late &[],
+        &[
+            ENOENT, EACCES, ECONNRESET, ENETDOWN, ENOTCONN, EDQUOT, EMFILE, ENFILE, ENOMEM,
+        ],
+        [] [];
+    IMPORT MP_IOC_IMPORT mp_import 32 Late &[],
+        &[
+            EBADF, EDQUOT, ECONNRESET, ENETDOWN, ENOTCONN, EOPNOTSUPP, ENOENT, ECONNREFUSED, ENOSPC,
+            ETIMEDOUT, ENOMEM,
+        ],
+        [deadline] [];
     INTERFACES MP_IOC_INTERFACES mp_interfaces 24 Late &[ENOSPC], &[ENOSPC], [] [ids];
     INTERFACE MP_IOC_INTERFACE mp_interface 96 Late &[], &[ENODEV], [] [];
     WINDOWS MP_IOC_WINDOWS mp_windows 24 Late &[ENOSPC], &[ENODEV, ENETDOWN, ENOSPC], [] [ids];
@@ -112,11 +123,13 @@ forms! {
     SEGMENT_WITHDRAW MP_IOC_SEGMENT_WITHDRAW mp_segment_interface 16 Never &[],
         &[ENOENT, ENODEV, ENXIO, EINPROGRESS], [] [];
     SEGMENT MP_IOC_SEGMENT mp_segment 48 Late &[], &[ENOENT, ENODEV], [] [];
-    SEGMENT_FILL MP_IOC_SEGMENT_FILL mp_segment_fill 32 Never &[],
+    SEGMENT_REGISTER MP_IOC_SEGMENT_REGISTER mp_segment_register 32 Never &[],
         &[ENOENT, ERANGE, EEXIST, EDQUOT, EPERM, EOPNOTSUPP, ENODEV, ENOMEM], [] [];
     SEGMENT_GRANT MP_IOC_SEGMENT_GRANT mp_segment_grant 24 Late &[],
         &[ENOENT, EOPNOTSUPP, EDQUOT, ENXIO, ENOTCONN, ECONNRESET, ENETDOWN, ENOSPC, ENOMEM],
         [] [];
+    SEGMENT_DMABUF MP_IOC_SEGMENT_DMABUF mp_segment_dmabuf 24 Late &[],
+        &[ENOENT, EACCES, ENXIO, EOPNOTSUPP, EDQUOT, EMFILE, ENFILE, ENOMEM], [] [];
     REMOVE MP_IOC_REMOVE mp_remove 16 Never &[], &[ENOENT, EBUSY, EINPROGRESS], [] [];
     OFFER MP_IOC_OFFER mp_offer 24 Late &[], &[ENODEV, EDQUOT, EADDRINUSE, ENOMEM], [] [name];
     CONNECT MP_IOC_CONNECT mp_connect 32 Late &[],
@@ -130,9 +143,9 @@ forms! {
     SEND MP_IOC_SEND mp_message 32 Never &[],
         &[ENOENT, EMSGSIZE, ETIMEDOUT, ECONNRESET, ENETDOWN, ENOMEM], [deadline] [data];
     RECEIVE MP_IOC_RECEIVE mp_message 32 Late &[EMSGSIZE],
-        &[ENOENT, EMSGSIZE, ETIMEDOUT, ENOMEM], [deadline] [data];
+        &[ENOENT, EMSGSIZE, ETIMEDOUT], [deadline] [data];
     BARRIER MP_IOC_BARRIER mp_barrier 24 Never &[],
-        &[ENOENT, ENODEV, ECONNRESET, ENETDOWN, ETIMEDOUT, ENOMEM], [deadline] [];
+        &[ENOENT, ENODEV, ECONNRESET, ENETDOWN, ETIMEDOUT], [deadline] [];
     ADDRESS MP_IOC_ADDRESS mp_address 32 Late &[],
         &[ENOENT, EPERM, ERANGE, ENXIO, EOPNOTSUPP, ECONNRESET, ENETDOWN, ENOTCONN], [] [];
     QUEUE_CREATE MP_IOC_QUEUE_CREATE mp_queue_create 16 Late &[], &[ENODEV, EDQUOT, ENOMEM], [] [];

@@ -10,9 +10,9 @@ use crate::{
     worker::{now, Worker, ABSENT_DOMAIN, NAME, NOBODY, PAGE},
 };
 use libc::{
-    EACCES, EADDRINUSE, EBUSY, ECONNREFUSED, ECONNRESET, EDQUOT, EEXIST, EFAULT, EINPROGRESS,
-    EINVAL, EMSGSIZE, ENETDOWN, ENODEV, ENOENT, ENOMEM, ENOSPC, ENOTCONN, ENXIO, EOPNOTSUPP, EPERM,
-    ERANGE, ETIMEDOUT,
+    EACCES, EADDRINUSE, EBADF, EBUSY, ECONNREFUSED, ECONNRESET, EDQUOT, EEXIST, EFAULT,
+    EINPROGRESS, EINVAL, EMFILE, EMSGSIZE, ENETDOWN, ENODEV, ENOENT, ENOMEM, ENOSPC, ENOTCONN,
+    ENXIO, EOPNOTSUPP, EPERM, ERANGE, ETIMEDOUT,
 };
 use mp_fabric::sys::*;
 
@@ -201,7 +201,7 @@ impl Worker {
         if !self.has_room(of.0) {
             return;
         }
-        let has_fill = self.features & u64::from(MP_FEATURE_FILL) != 0;
+        let has_fill = self.features & u64::from(MP_FEATURE_REGISTER) != 0;
         let random = self.random();
         let is_private = random.one_in(6);
         let is_empty = has_fill && random.one_in(4);
@@ -371,7 +371,7 @@ impl Worker {
         let (segment, thing) = self.segment_of(of.0);
         let (session, _) = self.session(of.0);
         let rights = self.random().pick(&[0, 1, 2, 3, 3, 3, 4]);
-        let flags = self.random().pick(&[0, MP_SHOW_PLACED]);
+        let flags = self.random().pick(&[0, MP_PUBLISH_PLACED]);
         let allowed: &[i32] = match (rights, thing) {
             (0 | 4, _) => &[EINVAL],
             (_, None) => &[ENOENT],
@@ -397,18 +397,119 @@ impl Worker {
         }
     }
 
+    /// Hand a segment or connection over to a context of this process, which closes it at once.
+    pub fn hand_over(&mut self) {
+        if self.features & u64::from(MP_FEATURE_HANDOVER) == 0 {
+            return;
+        }
+        let is_carried = |thing: &Thing| matches!(thing.kind, Kind::Segment | Kind::Connection(_));
+        let from = self.context_with(is_carried);
+        let (handle, named) = self.named(from.0, is_carried);
+        let rights = self.random().pick(&[0, 1, 2, 3, 3, 3, 4]);
+        let allowed: &[i32] = match (rights, named) {
+            (0 | 4, _) => &[EINVAL],
+            (_, Named::Nobody) => &[ENOENT],
+            (1, Named::Thing(thing)) if is_carried(&thing) => &[
+                OK, EINVAL, ENOENT, EACCES, ECONNRESET, ENETDOWN, ENOTCONN, EDQUOT, EMFILE, ENOMEM,
+            ],
+            (_, Named::Thing(thing)) if is_carried(&thing) => &[
+                OK, ENOENT, EACCES, ECONNRESET, ENETDOWN, ENOTCONN, EDQUOT, EMFILE, ENOMEM,
+            ],
+            (_, Named::Thing(_) | Named::Session) => &[EINVAL],
+        };
+        let export = mp_export {
+            handle,
+            rights,
+            ..Default::default()
+        };
+        let text = format!("{handle:#x} rights {rights}");
+        let Ok(exported) = self.ask(from, &EXPORT, export, allowed, &text) else {
+            return;
+        };
+        let to = self.context();
+        if self.has_room(to.0) {
+            self.take_over(to, exported.fd);
+        }
+        // SAFETY: The kernel has just made the descriptor for this call, and nobody else has it.
+        unsafe { libc::close(exported.fd) };
+    }
+
+    /// Make a dma-buf of a segment, and let go of it at once.
+    pub fn export_dma_buf(&mut self) {
+        if self.features & u64::from(MP_FEATURE_DMABUF) == 0 {
+            return;
+        }
+        let of = self.context_with(|thing| thing.kind == Kind::Segment);
+        let (handle, segment) = self.segment_of(of.0);
+        let rights = self.random().pick(&[0, 1, 2, 3, 3, 3, 4]);
+        let allowed: &[i32] = match (rights, segment) {
+            (0 | 2 | 4, _) => &[EINVAL],
+            (_, None) => &[ENOENT],
+            _ => &[OK, ENOENT, ENXIO, EOPNOTSUPP, EDQUOT, EMFILE, ENOMEM],
+        };
+        let export = mp_segment_dmabuf {
+            handle,
+            rights,
+            ..Default::default()
+        };
+        let text = format!("{handle:#x} rights {rights}");
+        if let Ok(made) = self.ask(of, &SEGMENT_DMABUF, export, allowed, &text) {
+            // SAFETY: The kernel has just made the descriptor for this call.
+            unsafe { libc::close(made.fd) };
+        }
+    }
+
+    /// Import what a descriptor leads to, or another one.
+    fn take_over(&mut self, of: (usize, i32), descriptor: i32) {
+        let fd = self
+            .random()
+            .pick(&[descriptor, descriptor, descriptor, -1, of.1]);
+        let allowed: &[i32] = match fd {
+            -1 => &[EBADF],
+            fd if fd != descriptor => &[EINVAL],
+            _ => &[
+                OK,
+                EDQUOT,
+                ECONNRESET,
+                ENETDOWN,
+                ENOTCONN,
+                EOPNOTSUPP,
+                ENOENT,
+                ECONNREFUSED,
+                ENOSPC,
+                ETIMEDOUT,
+                ENOMEM,
+            ],
+        };
+        let import = mp_import {
+            fd,
+            deadline: self.random().pick(&[MP_DEADLINE_PAST, MP_DEADLINE_NEVER]),
+            ..Default::default()
+        };
+        let text = format!("descriptor {fd}");
+        if let Ok(made) = self.ask(of, &IMPORT, import, allowed, &text) {
+            let close = mp_handle {
+                handle: made.handle,
+                ..Default::default()
+            };
+            let _ = self.ask(of, &CLOSE, close, &[OK, EINPROGRESS], "what was imported");
+        }
+    }
+
     /// Give memory to a segment: that of this process, or physical memory that nobody uses.
     pub fn fill_segment(&mut self) {
         let of = self.context_with(|thing| thing.is_empty);
         let (handle, segment) = self.named_of(of.0, |thing| thing.kind == Kind::Segment);
-        if self.features & u64::from(MP_FEATURE_FILL) == 0 {
-            let mut fill = mp_segment_fill::default();
-            let number = u64::from(MP_IOC_SEGMENT_FILL);
+        if self.features & u64::from(MP_FEATURE_REGISTER) == 0 {
+            let mut fill = mp_segment_register::default();
+            let number = u64::from(MP_IOC_SEGMENT_REGISTER);
             let allowed = [self.unknown_call(of.0)];
-            let _ = self.caller.plain("SEGMENT_FILL", "unknown", &allowed, || {
-                // SAFETY: The structure that goes with the number.
-                i64::from(unsafe { libc::ioctl(of.1, number, &mut fill) })
-            });
+            let _ = self
+                .caller
+                .plain("SEGMENT_REGISTER", "unknown", &allowed, || {
+                    // SAFETY: The structure that goes with the number.
+                    i64::from(unsafe { libc::ioctl(of.1, number, &mut fill) })
+                });
             return;
         }
         let powers = self.powers;
@@ -420,11 +521,11 @@ impl Worker {
         // A function that is not there.
         let is_absent = random.one_in(20);
         let flags = match random.one_in(20) {
-            _ if is_absent => MP_FILL_BAR,
+            _ if is_absent => MP_REGISTER_BAR,
             true => 8,
-            false => u32::from(is_physical) * MP_FILL_PHYSICAL,
+            false => u32::from(is_physical) * MP_REGISTER_PHYSICAL,
         };
-        let fill = mp_segment_fill {
+        let fill = mp_segment_register {
             handle,
             flags,
             pci_domain_high: u16::from(is_absent) * ABSENT_DOMAIN,
@@ -442,7 +543,7 @@ impl Worker {
         if is_physical {
             allowed.extend([EPERM, EOPNOTSUPP]);
         }
-        if fill.flags & !(MP_FILL_PHYSICAL | MP_FILL_BAR) != 0 {
+        if fill.flags & !(MP_REGISTER_PHYSICAL | MP_REGISTER_BAR) != 0 {
             allowed = vec![EINVAL];
         } else if segment.is_none() {
             allowed = vec![ENOENT];
@@ -454,7 +555,7 @@ impl Worker {
             "{handle:#x} flags {} address {:#x} bytes {:#x}",
             fill.flags, fill.address, fill.length
         );
-        let _ = self.ask(of, &SEGMENT_FILL, fill, &allowed, &text);
+        let _ = self.ask(of, &SEGMENT_REGISTER, fill, &allowed, &text);
     }
 
     /// Ask where a segment is, or that of a connection.
@@ -512,7 +613,7 @@ impl Worker {
         let is_withdrawn = form.number == MP_IOC_SEGMENT_WITHDRAW;
         let mut flags = match is_withdrawn {
             true => random.below(4) as u32,
-            false => random.pick(&[0, MP_SHOW_PLACED]),
+            false => random.pick(&[0, MP_PUBLISH_PLACED]),
         };
         let is_wrong = random.one_in(20);
         if is_wrong {

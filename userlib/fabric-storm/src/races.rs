@@ -89,8 +89,8 @@ fn of_crowd(fd: i32, random: &mut Random, handles: &[u32], powers: bool) -> Opti
         if let Some(at) = form.deadline {
             bytes[at / 8] = now() + random.below(500_000);
         }
-        if form.number == MP_IOC_SEGMENT_FILL && powers {
-            let at = offset_of!(mp_segment_fill, flags);
+        if form.number == MP_IOC_SEGMENT_REGISTER && powers {
+            let at = offset_of!(mp_segment_register, flags);
             bytes[at / 8] &= !(0xFFFF_FFFF << (at % 8 * 8));
         }
         if form.number == MP_IOC_SESSION_OPEN && powers {

@@ -33,7 +33,7 @@ pub const NOBODY: [u32; 3] = [0, 0x7FFF_FFF1, u32::MAX];
 pub static NAME: [u8; MP_NAME_MAX as usize] = [b'n'; MP_NAME_MAX as usize];
 
 /// Servers whose owner answers, once.
-const HOLD_ONCE: u32 = MP_SESSION_HOLD | MP_SESSION_ONCE;
+const HOLD_ONCE: u32 = MP_SESSION_DEFER | MP_SESSION_ONCE;
 
 /// A session that is open.
 #[derive(Clone, Copy)]
@@ -207,7 +207,9 @@ impl Worker {
 
     fn step_of_objects(&mut self) {
         match self.random().below(64) {
-            0..4 => self.create_segment(),
+            0..3 => self.create_segment(),
+            3 => self.hand_over(),
+            4 if self.random().one_in(2) => self.export_dma_buf(),
             4 => self.grant_segment(),
             5 => self.fill_segment(),
             6 => self.share_segment(),
@@ -523,7 +525,7 @@ impl Worker {
             (_, _, false) => EBADF,
             _ => OK,
         }];
-        let notify = mp_notify {
+        let notify = mp_eventfd {
             flags,
             target,
             mask,
@@ -531,7 +533,7 @@ impl Worker {
             ..Default::default()
         };
         let text = format!("target {target:#x} mask {mask:#x} eventfd {eventfd}");
-        let _ = self.ask(of, &NOTIFY, notify, &allowed, &text);
+        let _ = self.ask(of, &EVENTFD, notify, &allowed, &text);
         if is_right && eventfd >= 0 {
             // SAFETY: Made for this call.
             unsafe { libc::close(eventfd) };
@@ -719,8 +721,8 @@ impl Worker {
         }
         let flags = match role {
             // Nobody waits for an owner that may never answer.
-            MP_ROLE_CLIENT => MP_SESSION_PENDING,
-            MP_ROLE_SERVER => random.pick(&[0, 0, MP_SESSION_HOLD, HOLD_ONCE]),
+            MP_ROLE_CLIENT => MP_SESSION_NONBLOCK,
+            MP_ROLE_SERVER => random.pick(&[0, 0, MP_SESSION_DEFER, HOLD_ONCE]),
             _ => 0,
         };
         mp_session_open {
@@ -747,7 +749,7 @@ impl Worker {
             1 if self.random().one_in(2) => return self.name_absent(open),
             1 => open.location = 4,
             2 => {
-                open.flags &= !MP_SESSION_BARE;
+                open.flags &= !MP_SESSION_NO_WINDOWS;
                 (
                     open.local_max,
                     open.remote_max,
@@ -760,7 +762,7 @@ impl Worker {
                 0 => open.data_size = MP_WINDOW_DATA_MAX + 1,
                 1 => open.name_size = MP_NAME_MAX + 1,
                 2 => open.flags = 1 << 31,
-                _ => open.flags |= MP_SESSION_HOLD | MP_SESSION_PENDING,
+                _ => open.flags |= MP_SESSION_DEFER | MP_SESSION_NONBLOCK,
             },
             _ => open.address = 1,
         }
@@ -787,7 +789,7 @@ impl Worker {
         let mut open = self.request(interface);
         let mut allowed = vec![OK, ENETDOWN, ENOSPC, EADDRINUSE, EDQUOT, ENOMEM];
         if self.random().one_in(20) {
-            open.flags |= MP_SESSION_BARE;
+            open.flags |= MP_SESSION_NO_WINDOWS;
             (open.local_min, open.local_max) = (0, 0);
             (open.remote_min, open.remote_max) = (0, 0);
         }

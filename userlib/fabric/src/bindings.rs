@@ -26,17 +26,19 @@ pub const MP_FEATURE_SEGMENTS: u32 = 2;
 pub const MP_FEATURE_EVENTS: u32 = 4;
 pub const MP_FEATURE_PORTS: u32 = 8;
 pub const MP_FEATURE_QUEUES: u32 = 16;
-pub const MP_FEATURE_FILL: u32 = 32;
+pub const MP_FEATURE_REGISTER: u32 = 32;
 pub const MP_FEATURE_PINNED: u32 = 64;
 pub const MP_FEATURE_ACCEPT: u32 = 128;
 pub const MP_FEATURE_PARK: u32 = 256;
 pub const MP_FEATURE_PLACED: u32 = 512;
 pub const MP_FEATURE_GRANTS: u32 = 1024;
-pub const MP_FEATURE_FILL_ANY: u32 = 2048;
+pub const MP_FEATURE_REGISTER_ANY: u32 = 2048;
 pub const MP_FEATURE_STORE: u32 = 4096;
 pub const MP_FEATURE_NAMES: u32 = 8192;
 pub const MP_FEATURE_ARRIVALS: u32 = 16384;
-pub const MP_FEATURE_FILL_BAR: u32 = 32768;
+pub const MP_FEATURE_HANDOVER: u32 = 32768;
+pub const MP_FEATURE_DMABUF: u32 = 65536;
+pub const MP_FEATURE_REGISTER_BAR: u32 = 131072;
 pub const MP_INTERFACE_UP: u32 = 1;
 pub const MP_INTERFACE_LOOPBACK: u32 = 2;
 pub const MP_INTERFACE_PCI: u32 = 4;
@@ -46,10 +48,10 @@ pub const MP_PEER_NONE: u32 = 4294967295;
 pub const MP_WAIT_INTERFACE: u32 = 1;
 pub const MP_WAIT_ONE: u32 = 2;
 pub const MP_INTERFACE_ANY: u32 = 0;
-pub const MP_SESSION_HOLD: u32 = 1;
+pub const MP_SESSION_DEFER: u32 = 1;
 pub const MP_SESSION_ONCE: u32 = 2;
-pub const MP_SESSION_PENDING: u32 = 4;
-pub const MP_SESSION_BARE: u32 = 8;
+pub const MP_SESSION_NONBLOCK: u32 = 4;
+pub const MP_SESSION_NO_WINDOWS: u32 = 8;
 pub const MP_STORES_MAX: u32 = 256;
 pub const MP_STORES_BYTES_MAX: u32 = 1048576;
 pub const MP_ANSWER_ACCEPT: u32 = 1;
@@ -64,12 +66,12 @@ pub const MP_PARK_CHANGED: u32 = 1073741824;
 pub const MP_PARK_LATE: u32 = 2147483648;
 pub const MP_SEGMENT_PRIVATE: u32 = 1;
 pub const MP_SEGMENT_EMPTY: u32 = 4;
-pub const MP_FILL_PHYSICAL: u32 = 1;
-pub const MP_FILL_READ: u32 = 2;
-pub const MP_FILL_BAR: u32 = 4;
+pub const MP_REGISTER_PHYSICAL: u32 = 1;
+pub const MP_REGISTER_READ_ONLY: u32 = 2;
+pub const MP_REGISTER_BAR: u32 = 4;
 pub const MP_WITHDRAW_NOTIFY: u32 = 1;
 pub const MP_WITHDRAW_FORCE: u32 = 2;
-pub const MP_SHOW_PLACED: u32 = 1;
+pub const MP_PUBLISH_PLACED: u32 = 1;
 pub const MP_GRANT_READ: u32 = 1;
 pub const MP_GRANT_WRITE: u32 = 2;
 pub const MP_SEGMENT_SHARED: u32 = 2;
@@ -170,7 +172,7 @@ pub struct mp_wait {
 }
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]
-pub struct mp_notify {
+pub struct mp_eventfd {
     pub size: __u32,
     pub flags: __u32,
     pub target: __u32,
@@ -389,7 +391,7 @@ pub struct mp_segment_attach {
 }
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]
-pub struct mp_segment_fill {
+pub struct mp_segment_register {
     pub size: __u32,
     pub handle: __u32,
     pub flags: __u32,
@@ -423,6 +425,16 @@ pub struct mp_segment_grant {
     pub rights: __u32,
     pub handle: __u32,
     pub flags: __u32,
+}
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone)]
+pub struct mp_segment_dmabuf {
+    pub size: __u32,
+    pub flags: __u32,
+    pub handle: __u32,
+    pub rights: __u32,
+    pub fd: __s32,
+    pub reserved: __u32,
 }
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]
@@ -581,12 +593,35 @@ pub struct mp_queue {
     pub status: __u32,
     pub entries: __u32,
 }
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone)]
+pub struct mp_export {
+    pub size: __u32,
+    pub flags: __u32,
+    pub handle: __u32,
+    pub rights: __u32,
+    pub fd: __s32,
+    pub reserved: __u32,
+}
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone)]
+pub struct mp_import {
+    pub size: __u32,
+    pub flags: __u32,
+    pub fd: __s32,
+    pub object: __u32,
+    pub deadline: __u64,
+    pub handle: __u32,
+    pub rights: __u32,
+}
 pub const MP_IOC_INFO: _bindgen_ty_8 = 47872;
 pub const MP_IOC_CLOSE: _bindgen_ty_8 = 47873;
 pub const MP_IOC_WAIT: _bindgen_ty_8 = 47874;
-pub const MP_IOC_NOTIFY: _bindgen_ty_8 = 47875;
+pub const MP_IOC_EVENTFD: _bindgen_ty_8 = 47875;
 pub const MP_IOC_WATCH: _bindgen_ty_8 = 47876;
 pub const MP_IOC_SIGNAL: _bindgen_ty_8 = 47877;
+pub const MP_IOC_EXPORT: _bindgen_ty_8 = 47878;
+pub const MP_IOC_IMPORT: _bindgen_ty_8 = 47879;
 pub const MP_IOC_INTERFACES: _bindgen_ty_8 = 47888;
 pub const MP_IOC_INTERFACE: _bindgen_ty_8 = 47889;
 pub const MP_IOC_WINDOWS: _bindgen_ty_8 = 47890;
@@ -606,8 +641,9 @@ pub const MP_IOC_SEGMENT_PREPARE: _bindgen_ty_8 = 47923;
 pub const MP_IOC_SEGMENT_PUBLISH: _bindgen_ty_8 = 47924;
 pub const MP_IOC_SEGMENT_WITHDRAW: _bindgen_ty_8 = 47925;
 pub const MP_IOC_SEGMENT: _bindgen_ty_8 = 47926;
-pub const MP_IOC_SEGMENT_FILL: _bindgen_ty_8 = 47927;
+pub const MP_IOC_SEGMENT_REGISTER: _bindgen_ty_8 = 47927;
 pub const MP_IOC_SEGMENT_GRANT: _bindgen_ty_8 = 47928;
+pub const MP_IOC_SEGMENT_DMABUF: _bindgen_ty_8 = 47929;
 pub const MP_IOC_REMOVE: _bindgen_ty_8 = 47936;
 pub const MP_IOC_OFFER: _bindgen_ty_8 = 47937;
 pub const MP_IOC_CONNECT: _bindgen_ty_8 = 47938;

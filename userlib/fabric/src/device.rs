@@ -37,8 +37,8 @@ pub enum Call<'a> {
     Close(&'a mut mp_handle),
     /// `MP_IOC_WAIT`
     Wait(&'a mut mp_wait),
-    /// `MP_IOC_NOTIFY`, with an eventfd or nothing
-    Notify(&'a mut mp_notify, Option<BorrowedFd<'a>>),
+    /// `MP_IOC_EVENTFD`, with an eventfd or nothing
+    Notify(&'a mut mp_eventfd, Option<BorrowedFd<'a>>),
     /// `MP_IOC_WATCH`
     Watch(&'a mut mp_watch),
     /// `MP_IOC_SIGNAL`
@@ -71,8 +71,8 @@ pub enum Call<'a> {
     Park(&'a mut mp_park, &'a [mp_park_entry]),
     /// `MP_IOC_SEGMENT_CREATE`, with the name
     SegmentCreate(&'a mut mp_segment_create, &'a [u8]),
-    /// `MP_IOC_SEGMENT_FILL`
-    SegmentFill(Vouched<'a, mp_segment_fill>),
+    /// `MP_IOC_SEGMENT_REGISTER`
+    SegmentFill(Vouched<'a, mp_segment_register>),
     /// `MP_IOC_SEGMENT_GRANT`
     SegmentGrant(&'a mut mp_segment_grant),
     /// `MP_IOC_SEGMENT_SHARE`
@@ -267,11 +267,15 @@ impl Device for CharDevice {
                 call!(MP_IOC_CONNECT, mp_connect, argument)
             }
             Call::SegmentFill(argument) => {
-                call!(MP_IOC_SEGMENT_FILL, mp_segment_fill, argument.into_inner())
+                call!(
+                    MP_IOC_SEGMENT_REGISTER,
+                    mp_segment_register,
+                    argument.into_inner()
+                )
             }
             Call::Notify(argument, eventfd) => {
                 argument.eventfd = eventfd.map_or(-1, |fd| fd.as_raw_fd());
-                call!(MP_IOC_NOTIFY, mp_notify, argument)
+                call!(MP_IOC_EVENTFD, mp_eventfd, argument)
             }
             Call::Interfaces(argument, ids) => {
                 (argument.capacity, argument.ids) = (capacity(ids.len()), address_mut(ids));

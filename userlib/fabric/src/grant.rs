@@ -59,7 +59,7 @@ impl<D: Device> Segment<D> {
     /// [`Error::NotSupported`](crate::Error::NotSupported) also: the kernel does not make such
     /// copies.
     pub fn grant_placed(&self, session: &Session<D>, rights: Rights) -> Result<Grant<D>> {
-        self.grant_by(session, rights, sys::MP_SHOW_PLACED)
+        self.grant_by(session, rights, sys::MP_PUBLISH_PLACED)
     }
 
     fn grant_by(&self, session: &Session<D>, rights: Rights, flags: u32) -> Result<Grant<D>> {

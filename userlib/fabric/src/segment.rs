@@ -4,8 +4,8 @@
 
 use crate::{
     sys::{
-        self, mp_handle, mp_segment, mp_segment_attach, mp_segment_create, mp_segment_fill,
-        mp_segment_interface,
+        self, mp_handle, mp_segment, mp_segment_attach, mp_segment_create, mp_segment_interface,
+        mp_segment_register,
     },
     Call, CharDevice, Deadline, Device, Error, Fabric, InterfaceId, Limit, Map, Name, Notice,
     Object, Peer, PhysicalRange, ProcessMemory, Protection, Removal, Result, Subject, Vouched,
@@ -200,12 +200,12 @@ impl<D: Device> Segment<D> {
         let (address, length, flags) = match filling {
             Filling::Own(memory) => (memory.start() as u64, memory.len() as u64, 0),
             Filling::ReadOnly(memory) => {
-                let flags = sys::MP_FILL_READ;
+                let flags = sys::MP_REGISTER_READ_ONLY;
                 (memory.start() as u64, memory.len() as u64, flags)
             }
-            Filling::Physical(range) => (range.start(), range.len(), sys::MP_FILL_PHYSICAL),
+            Filling::Physical(range) => (range.start(), range.len(), sys::MP_REGISTER_PHYSICAL),
         };
-        let mut fill = mp_segment_fill {
+        let mut fill = mp_segment_register {
             handle: self.object.open_handle()?,
             flags,
             address,
@@ -267,7 +267,7 @@ impl<D: Device> Segment<D> {
     /// # Errors
     /// [`Error::NoInterface`].
     pub fn prepare_placed(&self, interface: InterfaceId) -> Result<()> {
-        self.at(interface, sys::MP_SHOW_PLACED, |argument| {
+        self.at(interface, sys::MP_PUBLISH_PLACED, |argument| {
             Call::SegmentPrepare(argument)
         })
     }
@@ -287,7 +287,7 @@ impl<D: Device> Segment<D> {
     /// # Errors
     /// As [`publish()`](Self::publish).
     pub fn publish_placed(&self, interface: InterfaceId) -> Result<()> {
-        self.at(interface, sys::MP_SHOW_PLACED, |argument| {
+        self.at(interface, sys::MP_PUBLISH_PLACED, |argument| {
             Call::SegmentPublish(argument)
         })
     }

@@ -151,7 +151,7 @@ impl<'a, D: Device> SessionRequest<'a, D> {
 
     /// A server's owner answers each request: [`Session::accept()`], [`Session::reject()`].
     pub fn hold(mut self) -> Self {
-        self.open.flags |= sys::MP_SESSION_HOLD;
+        self.open.flags |= sys::MP_SESSION_DEFER;
         self
     }
 
@@ -165,13 +165,13 @@ impl<'a, D: Device> SessionRequest<'a, D> {
     /// A client does not wait for an answer: [`open()`](Self::open) returns as soon as a server has
     /// the request. `PAIRED` or `REFUSED` tell what has become of it; closing withdraws it.
     pub fn pending(mut self) -> Self {
-        self.open.flags |= sys::MP_SESSION_PENDING;
+        self.open.flags |= sys::MP_SESSION_NONBLOCK;
         self
     }
 
     /// The session has no windows, and fits only others without.
     pub fn bare(mut self) -> Self {
-        self.open.flags |= sys::MP_SESSION_BARE;
+        self.open.flags |= sys::MP_SESSION_NO_WINDOWS;
         self
     }
 

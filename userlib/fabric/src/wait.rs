@@ -4,7 +4,7 @@
 //! sessions.
 
 use crate::{
-    sys::{self, mp_notify, mp_wait, mp_watch},
+    sys::{self, mp_eventfd, mp_wait, mp_watch},
     Call, Deadline, Device, Error, Result, Subject, Target,
 };
 use rustix::{fd::BorrowedFd, io::retry_on_intr};
@@ -89,7 +89,7 @@ pub(crate) fn notify(
     eventfd: Option<BorrowedFd<'_>>,
 ) -> Result<()> {
     let (number, flags) = target.number();
-    let mut notify = mp_notify {
+    let mut notify = mp_eventfd {
         flags,
         target: number,
         mask: mask.bits(),

@@ -121,13 +121,47 @@ fn assertions() -> String {
     );
     check!(
         out,
-        mp_notify {
+        mp_eventfd {
             size,
             flags,
             target,
             mask,
             eventfd,
             reserved
+        }
+    );
+    check!(
+        out,
+        mp_segment_dmabuf {
+            size,
+            flags,
+            handle,
+            rights,
+            fd,
+            reserved
+        }
+    );
+    check!(
+        out,
+        mp_export {
+            size,
+            flags,
+            handle,
+            rights,
+            fd,
+            reserved
+        }
+    );
+    check!(
+        out,
+        mp_import {
+            size,
+            flags,
+            fd,
+            object,
+            deadline,
+            handle,
+            rights
         }
     );
     check!(
@@ -342,7 +376,7 @@ fn assertions() -> String {
     );
     check!(
         out,
-        mp_segment_fill {
+        mp_segment_register {
             size,
             handle,
             flags,
@@ -539,9 +573,12 @@ fn assertions() -> String {
         MP_IOC_INFO,
         MP_IOC_CLOSE,
         MP_IOC_WAIT,
-        MP_IOC_NOTIFY,
+        MP_IOC_EVENTFD,
         MP_IOC_WATCH,
         MP_IOC_SIGNAL,
+        MP_IOC_EXPORT,
+        MP_IOC_SEGMENT_DMABUF,
+        MP_IOC_IMPORT,
         MP_IOC_INTERFACES,
         MP_IOC_INTERFACE,
         MP_IOC_WINDOWS,
@@ -560,7 +597,7 @@ fn assertions() -> String {
         MP_IOC_SEGMENT_PUBLISH,
         MP_IOC_SEGMENT_WITHDRAW,
         MP_IOC_SEGMENT,
-        MP_IOC_SEGMENT_FILL,
+        MP_IOC_SEGMENT_REGISTER,
         MP_IOC_REMOVE,
         MP_IOC_OFFER,
         MP_IOC_CONNECT,
@@ -579,13 +616,13 @@ fn assertions() -> String {
         MP_FEATURE_EVENTS,
         MP_FEATURE_PORTS,
         MP_FEATURE_QUEUES,
-        MP_FEATURE_FILL,
+        MP_FEATURE_REGISTER,
         MP_FEATURE_PINNED,
         MP_FEATURE_ACCEPT,
-        MP_SESSION_HOLD,
+        MP_SESSION_DEFER,
         MP_SESSION_ONCE,
-        MP_SESSION_PENDING,
-        MP_SESSION_BARE,
+        MP_SESSION_NONBLOCK,
+        MP_SESSION_NO_WINDOWS,
         MP_PARTNER_REQUEST,
         MP_PARTNER_PAIRED,
         MP_PARTNER_REJECTED,
@@ -596,8 +633,10 @@ fn assertions() -> String {
         MP_FEATURE_PARK,
         MP_FEATURE_GRANTS,
         MP_FEATURE_NAMES,
-        MP_FEATURE_FILL_ANY,
-        MP_FEATURE_FILL_BAR,
+        MP_FEATURE_HANDOVER,
+        MP_FEATURE_DMABUF,
+        MP_FEATURE_REGISTER_ANY,
+        MP_FEATURE_REGISTER_BAR,
         MP_PARK_ARMED,
         MP_PARK_ENTRIES_MAX,
         MP_PARK_NONE,
@@ -605,9 +644,9 @@ fn assertions() -> String {
         MP_PARK_LATE,
         MP_SEGMENT_PRIVATE,
         MP_SEGMENT_EMPTY,
-        MP_FILL_BAR,
-        MP_FILL_PHYSICAL,
-        MP_FILL_READ,
+        MP_REGISTER_BAR,
+        MP_REGISTER_PHYSICAL,
+        MP_REGISTER_READ_ONLY,
         MP_GRANT_READ,
         MP_GRANT_WRITE,
         MP_WITHDRAW_NOTIFY,

@@ -246,7 +246,7 @@ pub struct Peer {
 impl Peer {
     /// Read an answer, an entry of a list or an event.
     pub fn read(attributes: &Attributes) -> Result<Self, Failure> {
-        let hop = attributes.number(uapi::MP_A_HOP_ID);
+        let hop = attributes.number(uapi::MP_A_NEXT_HOP_ID);
         let link = attributes.nests(uapi::MP_A_LINK).next();
         Ok(Peer {
             id: PeerId(attributes.required(uapi::MP_A_PEER_ID)?),

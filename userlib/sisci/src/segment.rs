@@ -162,7 +162,7 @@ impl<D: Device> Desc<D> {
         let more = if new.auto_id { MORE_IDS } else { 0 };
         let id = (!new.private).then_some((new.id, more));
         let size = u64::try_from(new.size).map_err(|_| Error::NoSpace)?;
-        if new.empty && !self.has(mp_fabric::sys::MP_FEATURE_FILL)? {
+        if new.empty && !self.has(mp_fabric::sys::MP_FEATURE_REGISTER)? {
             return Err(Error::FlagNotImplemented);
         }
         let segment = match new.empty {

@@ -33,8 +33,8 @@ pub fn run(kernel: &mut Connection, json: bool) -> Result<(), Failure> {
             continue;
         };
         let what = match u32::from(event.command) {
-            uapi::MP_CMD_PEER_ARRIVED => "arrived",
-            uapi::MP_CMD_PEER_LEFT => "left",
+            uapi::MP_CMD_PEER_ADD_NTF => "arrived",
+            uapi::MP_CMD_PEER_DEL_NTF => "left",
             // A later kernel may tell of more.
             _ => continue,
         };

@@ -73,7 +73,7 @@ pub fn run(kernel: &mut Connection, options: &cli::Stats, json: bool) -> Result<
 
 fn show_remote(kernel: &mut Connection, peer: PeerId, json: bool) -> Result<(), Failure> {
     let request = [(uapi::MP_A_PEER_ID, peer.0)];
-    let stats = Stats::read(&kernel.ask(uapi::MP_CMD_STATS_ASK, &request)?)?;
+    let stats = Stats::read(&kernel.ask(uapi::MP_CMD_REMOTE_STATS_GET, &request)?)?;
     if json {
         return print_json(&Remote { peer, stats });
     }

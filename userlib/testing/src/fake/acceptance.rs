@@ -43,22 +43,22 @@ pub struct Acceptance {
 /// Whether the flags and the name are such that there may be.
 pub fn may_be(open: &mp_session_open, name: &[u8]) -> bool {
     let flags = match open.role {
-        MP_ROLE_SERVER if open.flags & MP_SESSION_HOLD != 0 => MP_SESSION_HOLD | MP_SESSION_ONCE,
-        MP_ROLE_SERVER => MP_SESSION_HOLD,
-        _ => MP_SESSION_PENDING,
+        MP_ROLE_SERVER if open.flags & MP_SESSION_DEFER != 0 => MP_SESSION_DEFER | MP_SESSION_ONCE,
+        MP_ROLE_SERVER => MP_SESSION_DEFER,
+        _ => MP_SESSION_NONBLOCK,
     };
     let own = match open.role {
         MP_ROLE_PEER => name.len(),
         _ => 0,
     };
-    open.flags & !(flags | MP_SESSION_BARE) == 0
+    open.flags & !(flags | MP_SESSION_NO_WINDOWS) == 0
         && name.len() <= MP_NAME_MAX as usize
         && open.name_own as usize <= own
 }
 
 /// Whether a service that knows no names cannot be asked for it.
 pub fn is_new(open: &mp_session_open) -> bool {
-    open.name_size != 0 || open.flags & (MP_SESSION_HOLD | MP_SESSION_BARE) != 0
+    open.name_size != 0 || open.flags & (MP_SESSION_DEFER | MP_SESSION_NO_WINDOWS) != 0
 }
 
 /// Whether the names and flags of two sessions fit, and the other one has no request at hand.
@@ -70,14 +70,14 @@ pub fn meet((open, name): (&mp_session_open, &[u8]), other: &Session) -> bool {
         true if is_divided => own == others && wanted == theirs,
         equally => equally && name == other.name,
     };
-    let bare = (open.flags ^ other.open.flags) & MP_SESSION_BARE == 0;
+    let bare = (open.flags ^ other.open.flags) & MP_SESSION_NO_WINDOWS == 0;
     named && bare && other.acceptance.client.is_none()
 }
 
 impl State {
     pub fn holds(&self, server: u32) -> bool {
         let server = self.sessions.get(&server);
-        server.is_some_and(|server| server.open.flags & MP_SESSION_HOLD != 0)
+        server.is_some_and(|server| server.open.flags & MP_SESSION_DEFER != 0)
     }
 
     /// What is told of a session before it has a partner.

@@ -339,7 +339,7 @@ impl Device for FakeDevice {
                         | MP_FEATURE_ARRIVALS,
                 );
                 if self.world.lock().fills {
-                    info.features |= u64::from(MP_FEATURE_FILL);
+                    info.features |= u64::from(MP_FEATURE_REGISTER);
                 }
                 if self.world.lock().places {
                     info.features |= u64::from(MP_FEATURE_PLACED);
@@ -413,7 +413,7 @@ impl Device for FakeDevice {
                 open.name_size = name.len() as u32;
                 let opened = |state: &mut State| state.open(self.context, open, data, name);
                 self.world.change(opened)?;
-                match open.flags & MP_SESSION_PENDING {
+                match open.flags & MP_SESSION_NONBLOCK {
                     0 => self.until(MP_DEADLINE_NEVER, |state| {
                         state.outcome(self.context, open.handle)
                     }),

@@ -295,13 +295,13 @@ impl State {
 
     /// Give a segment its memory. That of a process is what it has there at this moment:
     /// others do not see what it writes later.
-    pub fn segment_fill(&mut self, context: u32, fill: &mp_segment_fill) -> Result<()> {
+    pub fn segment_fill(&mut self, context: u32, fill: &mp_segment_register) -> Result<()> {
         let key = self.body_of(context, fill.handle)?;
-        let physical = fill.flags & MP_FILL_PHYSICAL != 0;
+        let physical = fill.flags & MP_REGISTER_PHYSICAL != 0;
         let (privileged, pinned) = (self.privileged, self.pinned);
         let body = self.sharing.bodies.get_mut(&key).ok_or(Errno::NOENT)?;
         let whole = (fill.length | fill.address) % 4096 == 0;
-        let read_only = fill.flags & MP_FILL_READ != 0;
+        let read_only = fill.flags & MP_REGISTER_READ_ONLY != 0;
         if fill.length == 0 || physical && (read_only || !whole) {
             return Err(Errno::INVAL);
         }
@@ -359,7 +359,7 @@ impl State {
             return Err(Errno::NXIO);
         }
         session.partner.ok_or(Errno::NOTCONN)?;
-        let by_window = grant.flags & MP_SHOW_PLACED == 0 && grant.rights & MP_GRANT_WRITE != 0;
+        let by_window = grant.flags & MP_PUBLISH_PLACED == 0 && grant.rights & MP_GRANT_WRITE != 0;
         let refused = match by_window {
             true => self.body(body)?.hidden,
             false => grant.rights & !self.body(body)?.copied != 0,
@@ -422,7 +422,7 @@ impl State {
         let host = self.host_of(context)?;
         let key = self.body_of(context, argument.handle)?;
         self.other_end(host, argument.interface)?;
-        let placed = !withdraw && argument.flags & MP_SHOW_PLACED != 0;
+        let placed = !withdraw && argument.flags & MP_PUBLISH_PLACED != 0;
         let body = self.body(key)?;
         let short = self.is_short(body, argument.interface) && !placed;
         let unreachable = match placed {

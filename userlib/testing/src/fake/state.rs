@@ -303,7 +303,7 @@ impl State {
     ) -> Result<()> {
         let host = self.contexts.get(&context).ok_or(Errno::SHUTDOWN)?.host;
         let link = self.link(host, open.interface)?;
-        let bare = open.flags & MP_SESSION_BARE != 0;
+        let bare = open.flags & MP_SESSION_NO_WINDOWS != 0;
         let windows = open.local_max > 0 || open.remote_max > 0;
         let fits = windows != bare
             && acceptance::may_be(open, name)
@@ -411,7 +411,7 @@ impl State {
                 return None;
             }
             let (local, remote) = sizes(open, theirs, free, host)?;
-            let bare = open.flags & MP_SESSION_BARE != 0;
+            let bare = open.flags & MP_SESSION_NO_WINDOWS != 0;
             (local > 0 || remote > 0 || bare).then_some((theirs.handle, local, remote))
         })
     }

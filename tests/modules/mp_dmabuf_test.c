@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * A driver of a device that uses a dma-buf, by commands of a process that has a descriptor FD of it.
+ * Each is written to /sys/kernel/mp_dmabuf_test/command, and `result` there says what came of it.
+ *
+ *	check FD VALUE	whether all pages of the buffer are in the device's list, and begin with
+ *			VALUE, which the device adds one to. Result: bytes of the buffer, bytes of the
+ *			list, pages that were so
+ *	hold FD		attaches the device, and stays so
+ *	release 0	what was held is let go of
+ */
+#include <linux/dma-buf.h>
+#include <linux/dma-mapping.h>
+#include <linux/highmem.h>
+#include <linux/kobject.h>
+#include <linux/module.h>
+#include <linux/platform_device.h>
+#include <linux/sysfs.h>
+
+MODULE_IMPORT_NS("DMA_BUF");
+
+static struct platform_device *device;
+static struct kobject *directory;
+static struct dma_buf *held;
+static struct dma_buf_attachment *held_attachment;
+static char result[128];
+
+/* The device reads and writes the first word of each page. */
+static unsigned long use_pages(struct sg_table *table, u64 value, size_t *length)
+{
+	unsigned long right = 0;
+	struct scatterlist *entry;
+	unsigned int n, at;
+
+	for_each_sgtable_sg(table, entry, n) {
+		*length += entry->length;
+		for (at = 0; at < entry->length; at += PAGE_SIZE) {
+			u64 *word = kmap_local_page(sg_page(entry) + at / PAGE_SIZE);
+
+			right += *word == value;
+			*word += 1;
+			kunmap_local(word);
+		}
+	}
+	return right;
+}
+
+static int check(struct dma_buf *buffer, u64 value)
+{
+	struct dma_buf_attachment *attachment;
+	struct sg_table *table;
+	size_t length = 0;
+	int err;
+
+	attachment = dma_buf_attach(buffer, &device->dev);
+	if (IS_ERR(attachment))
+		return PTR_ERR(attachment);
+	table = dma_buf_map_attachment_unlocked(attachment, DMA_BIDIRECTIONAL);
+	if (IS_ERR(table)) {
+		err = PTR_ERR(table);
+		goto detach;
+	}
+	err = dma_buf_begin_cpu_access(buffer, DMA_BIDIRECTIONAL);
+	if (!err) {
+		unsigned long right = use_pages(table, value, &length);
+
+		err = dma_buf_end_cpu_access(buffer, DMA_BIDIRECTIONAL);
+		snprintf(result, sizeof(result), "%zu %zu %lu", buffer->size, length, right);
+	}
+	dma_buf_unmap_attachment_unlocked(attachment, table, DMA_BIDIRECTIONAL);
+detach:
+	dma_buf_detach(buffer, attachment);
+	return err;
+}
+
+static void release_held(void)
+{
+	if (!held)
+		return;
+	dma_buf_detach(held, held_attachment);
+	dma_buf_put(held);
+	held = NULL;
+}
+
+static ssize_t command_store(struct kobject *kobj, struct kobj_attribute *attr, const char *text,
+			     size_t count)
+{
+	struct dma_buf *buffer;
+	char what[16];
+	u64 value = 0;
+	int fd, err = 0;
+
+	if (sscanf(text, "%15s %d %llu", what, &fd, &value) < 2)
+		return -EINVAL;
+	if (sysfs_streq(what, "release")) {
+		release_held();
+		return count;
+	}
+	buffer = dma_buf_get(fd);
+	if (IS_ERR(buffer))
+		return PTR_ERR(buffer);
+	if (sysfs_streq(what, "hold") && !held) {
+		held_attachment = dma_buf_attach(buffer, &device->dev);
+		if (!IS_ERR(held_attachment)) {
+			held = buffer;
+			return count;
+		}
+		err = PTR_ERR(held_attachment);
+	} else {
+		err = check(buffer, value);
+	}
+	dma_buf_put(buffer);
+	return err ?: count;
+}
+static struct kobj_attribute command = __ATTR_WO(command);
+
+static ssize_t result_show(struct kobject *kobj, struct kobj_attribute *attr, char *text)
+{
+	return sysfs_emit(text, "%s\n", result);
+}
+static struct kobj_attribute result_attribute = __ATTR_RO(result);
+
+static int __init dmabuf_test_init(void)
+{
+	int err;
+
+	device = platform_device_register_simple("mp_dmabuf_test", -1, NULL, 0);
+	if (IS_ERR(device))
+		return PTR_ERR(device);
+	err = dma_coerce_mask_and_coherent(&device->dev, DMA_BIT_MASK(64));
+	if (err)
+		goto unregister;
+	directory = kobject_create_and_add("mp_dmabuf_test", kernel_kobj);
+	if (!directory) {
+		err = -ENOMEM;
+		goto unregister;
+	}
+	err = sysfs_create_file(directory, &command.attr);
+	if (!err)
+		err = sysfs_create_file(directory, &result_attribute.attr);
+	if (!err)
+		return 0;
+	kobject_put(directory);
+unregister:
+	platform_device_unregister(device);
+	return err;
+}
+module_init(dmabuf_test_init);
+
+static void __exit dmabuf_test_exit(void)
+{
+	kobject_put(directory);
+	release_held();
+	platform_device_unregister(device);
+}
+module_exit(dmabuf_test_exit);
+
+MODULE_DESCRIPTION("Test of dma-bufs of segments");
+MODULE_LICENSE("GPL");
