@@ -460,7 +460,7 @@ impl Device for FakeDevice {
                 .change(|state| state.segment_create(self.context, create, name)),
             Call::SegmentFill(fill) => self
                 .world
-                .change(|state| state.segment_fill(self.context, fill.into_inner())),
+                .change(|state| state.segment_register(self.context, fill.into_inner())),
             Call::SegmentGrant(grant) => self
                 .world
                 .change(|state| state.segment_grant(self.context, grant)),

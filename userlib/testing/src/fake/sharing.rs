@@ -295,7 +295,7 @@ impl State {
 
     /// Give a segment its memory. That of a process is what it has there at this moment:
     /// others do not see what it writes later.
-    pub fn segment_fill(&mut self, context: u32, fill: &mp_segment_register) -> Result<()> {
+    pub fn segment_register(&mut self, context: u32, fill: &mp_segment_register) -> Result<()> {
         let key = self.body_of(context, fill.handle)?;
         let physical = fill.flags & MP_REGISTER_PHYSICAL != 0;
         let (privileged, pinned) = (self.privileged, self.pinned);
