@@ -8,7 +8,7 @@ use std::rc::Rc;
 use mp_proto::layout::Layout;
 use mp_proto::ring::Ringing;
 use mp_proto::wire::{Envelope, MsgHdr, PeerId, Priority, Tag};
-use mp_sim::channel::{Channel, Frame, Parts, SendError};
+use mp_sim::channel::{Channel, Frame, Making, SendError};
 use mp_sim::dice::Dice;
 use mp_sim::wire::{Near, Window, Wire};
 
@@ -29,7 +29,7 @@ impl Two {
         let end = |k: usize| {
             // Wire `k` leads from host `k` to the other one.
             wires[k].borrow_mut().target = Some(memories[1 - k].clone());
-            let parts = Parts {
+            let made = Making {
                 port: 0,
                 epochs: (EPOCHS[k], EPOCHS[1 - k]),
                 tags: (
@@ -53,7 +53,7 @@ impl Two {
                 keeps: 0,
                 tainted: false,
             };
-            Channel::new(parts, &layout, &layout)
+            Channel::new(made, &layout, &layout)
         };
         let ends = [end(0), end(1)];
         Two { ends, wires }
