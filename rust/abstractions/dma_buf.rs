@@ -2,7 +2,7 @@
 
 //! Memory that is shared with devices and other drivers, as a dma-buf.
 //!
-//! [`export`] makes one of a [`Buffer`]: its owner says where the memory is, and keeps it there until
+//! A [`Part`] is memory that another driver has exported. [`export`] makes a dma-buf of a [`Buffer`]: its owner says where the memory is, and keeps it there until
 //! the dma-buf is released. What importers ask for is here: lists for devices, what caches need
 //! before and after an access of the processor, and mappings of processes. The memory neither moves
 //! nor is it taken back, so that any importer will do.
@@ -13,6 +13,13 @@
 //! it calls for a list to be mapped.
 //!
 //! C header: [`include/linux/dma-buf.h`](srctree/include/linux/dma-buf.h)
+
+mod part;
+
+pub use part::{
+    Attached,
+    Part, //
+};
 
 use core::ptr::NonNull;
 

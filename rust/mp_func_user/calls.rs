@@ -46,7 +46,10 @@ use kernel::{
     }, //
 };
 use mp_kernel::{
-    dma_buf::HAS_DMA_BUFS,
+    dma_buf::{
+        Part,
+        HAS_DMA_BUFS, //
+    },
     error,
     eventfd::EventFd,
     iomem::{
@@ -550,8 +553,12 @@ fn attach_segment(context: &Context, arg: UserPtr) -> Result {
 }
 
 fn fill_segment(context: &Context, fill: &mp_segment_register) -> Result {
-    expect_zero(fill.reserved)?;
-    expect_zero(fill.flags & !(MP_REGISTER_PHYSICAL | MP_REGISTER_READ_ONLY | MP_REGISTER_BAR))?;
+    let known =
+        MP_REGISTER_PHYSICAL | MP_REGISTER_READ_ONLY | MP_REGISTER_BAR | MP_REGISTER_DMABUF;
+    expect_zero(fill.flags & !known)?;
+    if fill.flags != MP_REGISTER_DMABUF {
+        expect_zero(fill.fd.cast_unsigned())?;
+    }
     let segment = own_segment(context, fill.handle)?;
     let page = PAGE_SIZE as u64;
     let is_whole = fill.address.is_multiple_of(page) && fill.length.is_multiple_of(page);
@@ -559,7 +566,7 @@ fn fill_segment(context: &Context, fill: &mp_segment_register) -> Result {
     let purpose = match fill.flags {
         0 => Some(Purpose::Write),
         MP_REGISTER_READ_ONLY => Some(Purpose::Read),
-        MP_REGISTER_PHYSICAL | MP_REGISTER_BAR if is_whole => None,
+        MP_REGISTER_PHYSICAL | MP_REGISTER_BAR | MP_REGISTER_DMABUF if is_whole => None,
         _ => return Err(EINVAL),
     };
     let names_function = bar != Bar::default();
@@ -570,6 +577,10 @@ fn fill_segment(context: &Context, fill: &mp_segment_register) -> Result {
     if let Some(purpose) = purpose {
         let pages = context.pin(fill.address, fill.length, purpose)?;
         return segment.fill(Piece::Pages(Arc::new(pages, GFP_KERNEL_ACCOUNT)?));
+    }
+    if fill.flags == MP_REGISTER_DMABUF {
+        let part = Part::of_descriptor(fill.fd, fill.address, fill.length)?;
+        return segment.fill(Piece::DmaBuf(Arc::new(part, GFP_KERNEL_ACCOUNT)?));
     }
     let range = match fill.flags {
         MP_REGISTER_BAR => range_of_bar(bar, fill.address, fill.length)?,

@@ -395,6 +395,11 @@ impl Link {
         Some(self.core.lock().up.as_ref()?.memory.clone())
     }
 
+    /// Whether its interface has gone.
+    pub(crate) fn is_removed(&self) -> bool {
+        self.core.lock().removed
+    }
+
     /// These have happened to the interface.
     pub(crate) fn tell(&self, events: u32) {
         self.watchers.tell(events);

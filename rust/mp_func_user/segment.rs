@@ -44,6 +44,10 @@ use kernel::{
     }, //
 };
 use mp_kernel::{
+    dma_buf::{
+        Attached,
+        Part, //
+    },
     error,
     process::UserId, //
 };
@@ -67,6 +71,8 @@ struct State {
     is_gone: bool,
     /// At which interfaces it is prepared or published.
     shown: KVec<(u32, Shown)>,
+    /// Interfaces whose bridges reach its part of a dma-buf.
+    attached: KVec<(u32, Arc<Attached>)>,
     /// Connections of all links.
     guests: usize,
     /// Queues that copy from it.
@@ -237,6 +243,64 @@ impl Segment {
         let state = self.state.lock();
         let known = state.shown.iter().find(|(at, _)| *at == interface);
         known.map_or(Shown::Unprepared, |(_, shown)| *shown)
+    }
+
+    /// How the bridge of an interface reaches its part of a dma-buf, if it does.
+    pub(crate) fn attached(&self, interface: u32) -> Option<Arc<Attached>> {
+        let state = self.state.lock();
+        let known = state.attached.iter().find(|(at, _)| *at == interface);
+        known.map(|(_, attached)| attached.clone())
+    }
+
+    /// Let the bridge of a link reach the part of a dma-buf that it was filled with. Sleeps, as long as
+    /// the driver takes that has exported it: without a lock.
+    ///
+    /// # Errors
+    ///
+    /// `ENETDOWN` if the link is down, `ENODEV` if its interface has gone; those of [`Memory::attach`];
+    /// `ENOMEM`.
+    ///
+    /// [`Memory::attach`]: mp_transport::memory::Memory::attach
+    fn attach(&self, link: &Link, part: &Arc<Part>) -> Result {
+        let interface = link.interface().id();
+        if self.attached(interface).is_some() {
+            return Ok(());
+        }
+        let memory = link.memory().ok_or_else(error::net_down)?;
+        let attached = memory.attach(part).map_err(|e| match e {
+            e if e == error::not_connected() => error::net_down(),
+            e => e,
+        })?;
+        self.enter_attached(interface, attached)?;
+        // It is to go before the interface, of which this may not have heard.
+        match link.is_removed() {
+            true => {
+                drop(self.take_attached(interface));
+                Err(ENODEV)
+            }
+            false => Ok(()),
+        }
+    }
+
+    /// What another thread has attached meanwhile stays.
+    fn enter_attached(&self, interface: u32, attached: Arc<Attached>) -> Result {
+        let mut state = self.state.lock();
+        if state.is_gone {
+            return Err(ENOENT);
+        }
+        if !state.attached.iter().any(|(at, _)| *at == interface) {
+            state
+                .attached
+                .push((interface, attached), GFP_KERNEL_ACCOUNT)?;
+        }
+        Ok(())
+    }
+
+    /// The caller drops it without the lock.
+    fn take_attached(&self, interface: u32) -> Option<(u32, Arc<Attached>)> {
+        let mut state = self.state.lock();
+        let at = state.attached.iter().position(|(at, _)| *at == interface)?;
+        state.attached.remove(at).ok()
     }
 
     /// An interface has gone (`SI-LSM-5`).
@@ -444,6 +508,11 @@ impl Segments {
     pub(crate) fn forget(&self, interface: u32) {
         let lists = self.lists.lock();
         lists.all.iter().for_each(|s| s.forget(interface));
+        drop(lists);
+        // That may take its time: without the lock.
+        while let Some(segment) = self.find(|s| s.attached(interface).is_some()) {
+            drop(segment.take_attached(interface));
+        }
     }
 
     /// The bridge of an interface has failed (`SI-EVT-8`).
@@ -498,6 +567,7 @@ impl Segments {
                     is_shared: false,
                     is_gone: false,
                     shown: KVec::new(),
+                    attached: KVec::new(),
                     guests: 0,
                     copies: 0,
                     holdings: KVec::new(),
@@ -716,7 +786,7 @@ impl Holding {
     /// # Errors
     ///
     /// `ENXIO` if it is empty, `ENOSPC` if the peer there does not reach the memory by a window
-    /// and needs one, `ENOMEM`.
+    /// and needs one, those of [`Segment::attach`], `ENOMEM`.
     pub(crate) fn prepare(&self, link: &Link, needs_window: bool) -> Result {
         let interface = link.interface().id();
         let piece = self.segment.piece().ok_or(ENXIO)?;
@@ -724,6 +794,9 @@ impl Holding {
             if needs_window && !link.is_loopback() && !memory.can_grant(local) {
                 return Err(ENOSPC);
             }
+        }
+        if let (Piece::DmaBuf(part), false) = (&**piece, link.is_loopback()) {
+            self.segment.attach(link, part)?;
         }
         self.segment.change(interface, |shown| {
             shown.prepare();
@@ -768,7 +841,7 @@ impl Holding {
     /// the link is down, that is found when somebody connects.
     fn check_exposure(&self, link: &Link) -> Result {
         let piece = self.segment.piece().ok_or(ENXIO)?;
-        if !piece.can_be_shown() {
+        if !piece.can_be_shown() || link.is_loopback() && !piece.is_mappable() {
             return Err(error::unsupported());
         }
         let Some(memory) = link.memory().filter(|_| !link.is_loopback()) else {
@@ -777,6 +850,10 @@ impl Holding {
         let checked = match &**piece {
             Piece::Pages(pages) => memory.can_expose_pages(pages),
             Piece::Physical(range) => memory.can_expose(range.phys(), range.len()),
+            Piece::DmaBuf(_) => {
+                let attached = self.segment.attached(link.interface().id());
+                memory.can_expose_attached(&attached.ok_or(ENXIO)?)
+            }
             _ => Ok(()),
         };
         match checked {
@@ -1001,7 +1078,12 @@ impl Holding {
     /// Whether its memory is somebody's without the segment.
     fn outlives(&self) -> bool {
         let piece = self.segment.piece();
-        piece.is_some_and(|piece| matches!(**piece, Piece::Pages(_) | Piece::Physical(_)))
+        piece.is_some_and(|piece| {
+            matches!(
+                **piece,
+                Piece::Pages(_) | Piece::Physical(_) | Piece::DmaBuf(_)
+            )
+        })
     }
 
     /// Connections that were ended by which peers may still reach the memory.

@@ -18,6 +18,7 @@ use crate::{
         Kind,
         Share, //
     },
+    segment::Segment,
     uapi::*,
     window::Piece, //
 };
@@ -176,7 +177,7 @@ impl Reached {
     /// # Errors
     ///
     /// Those of [`Memory::grant`], [`Memory::expose`] and [`Memory::expose_pages`].
-    fn show(&mut self, piece: &Piece, memory: &Memory) -> Result {
+    fn show(&mut self, segment: &Segment, piece: &Piece, link: &Link, memory: &Memory) -> Result {
         if self.epoch != memory.epoch() {
             // The window of the epoch before may be the only one.
             drop(self.exposure.take());
@@ -191,6 +192,11 @@ impl Reached {
             _ if self.exposure.is_some() => return Ok(()),
             Piece::Pages(pages) => memory.expose_pages(pages)?,
             Piece::Physical(range) => memory.expose(range)?,
+            Piece::DmaBuf(_) => {
+                // Not here: other things of the link wait for this.
+                let attached = segment.attached(link.interface().id());
+                memory.expose_attached(&attached.ok_or_else(error::unsupported)?)?
+            }
             Piece::Remote(_) | Piece::Sent(_) | Piece::Exposed(_) => {
                 return Err(error::unsupported());
             }
@@ -308,7 +314,7 @@ impl Clerk<'_> {
         let entry = entry.map_err(|e| no_grant(e, Why::Refused))?;
         let shown = match self.link.is_loopback() {
             true => Ok(()),
-            false => entry.show(piece, &far.memory),
+            false => entry.show(&segment, piece, self.link, &far.memory),
         };
         let off = entry.off;
         shown

@@ -8,7 +8,10 @@ use kernel::{
     sync::Arc, //
 };
 use mp_kernel::{
-    dma_buf::Buffer,
+    dma_buf::{
+        Buffer,
+        Part, //
+    },
     error,
     iomem::DeviceRange,
     iommu::Range,
@@ -68,6 +71,8 @@ pub(crate) enum Piece {
     Pages(Arc<UserPages>),
     /// Physical memory of this host, of whole pages, which is not the kernel's.
     Physical(DeviceRange),
+    /// Memory that a driver has exported.
+    DmaBuf(Arc<Part>),
 }
 
 impl Piece {
@@ -80,6 +85,7 @@ impl Piece {
             Piece::Exposed(exposure) => exposure.len(),
             Piece::Pages(pages) => pages.len() as u64,
             Piece::Physical(range) => range.len(),
+            Piece::DmaBuf(part) => part.len(),
         }
     }
 
@@ -88,13 +94,18 @@ impl Piece {
         match self {
             Piece::Local(local) => Some(local.off()),
             Piece::Exposed(exposure) => Some(exposure.off()),
-            Piece::Remote(_) | Piece::Sent(_) | Piece::Pages(_) | Piece::Physical(_) => None,
+            Piece::Remote(_)
+            | Piece::Sent(_)
+            | Piece::Pages(_)
+            | Piece::Physical(_)
+            | Piece::DmaBuf(_) => None,
         }
     }
 
     /// Whether a process may map it.
     pub(crate) fn is_mappable(&self) -> bool {
-        !matches!(self, Piece::Exposed(_) | Piece::Sent(_)) && self.can_be_shown()
+        let is_elsewhere = matches!(self, Piece::Exposed(_) | Piece::Sent(_) | Piece::DmaBuf(_));
+        !is_elsewhere && self.can_be_shown()
     }
 
     /// Whether others may be shown its pages, by windows and mappings: they are nothing else, and
@@ -134,9 +145,11 @@ impl Piece {
                 read: true,
                 write: pages.may_be_written(),
             },
-            Piece::Remote(_) | Piece::Sent(_) | Piece::Exposed(_) | Piece::Physical(_) => {
-                Rights::NONE
-            }
+            Piece::Remote(_)
+            | Piece::Sent(_)
+            | Piece::Exposed(_)
+            | Piece::Physical(_)
+            | Piece::DmaBuf(_) => Rights::NONE,
         }
     }
 
@@ -152,7 +165,7 @@ impl Piece {
         match self {
             Piece::Local(local) => local.page(page),
             Piece::Remote(remote) => remote.page(page),
-            Piece::Exposed(_) | Piece::Sent(_) => Err(error::unsupported()),
+            Piece::Exposed(_) | Piece::Sent(_) | Piece::DmaBuf(_) => Err(error::unsupported()),
             Piece::Pages(pages) => {
                 let phys = pages.phys_address(usize::try_from(page)?)?;
                 PageFrame::at(phys, memory::Cache::Cached)
@@ -210,7 +223,9 @@ impl Piece {
             Piece::Local(local) => local.write(at, from),
             Piece::Remote(remote) => remote.write(at, from),
             Piece::Pages(pages) => pages.write(usize::try_from(at)?, from),
-            Piece::Sent(_) | Piece::Exposed(_) | Piece::Physical(_) => Err(error::unsupported()),
+            Piece::Sent(_) | Piece::Exposed(_) | Piece::Physical(_) | Piece::DmaBuf(_) => {
+                Err(error::unsupported())
+            }
         }
     }
 
@@ -285,7 +300,7 @@ impl Piece {
             Piece::Local(local) => local.hold(holder).map(Some),
             Piece::Remote(remote) => remote.hold(holder).map(Some),
             Piece::Exposed(_) | Piece::Sent(_) => Err(error::unsupported()),
-            Piece::Pages(_) | Piece::Physical(_) => Ok(None),
+            Piece::Pages(_) | Piece::Physical(_) | Piece::DmaBuf(_) => Ok(None),
         }
     }
 }

@@ -58,6 +58,10 @@ use kernel::{
     }, //
 };
 use mp_kernel::{
+    dma_buf::{
+        Attached,
+        Part, //
+    },
     error,
     iomem::DeviceRange,
     sync::RcuArc,
@@ -323,6 +327,39 @@ pub trait LeadWindows: Send + Sync + 'static {
     /// As [`check_pages`](Self::check_pages), or what the bridge's driver reports.
     fn lead_pages(&self, window: u32, pages: &Arc<UserPages>) -> Result {
         let _ = (window, pages);
+        Err(error::unsupported())
+    }
+
+    /// Let the bridge reach a part of a dma-buf. Sleeps, maybe for long: not to be called with a lock.
+    /// To be dropped before the interface goes.
+    ///
+    /// # Errors
+    ///
+    /// `EOPNOTSUPP` if it is not in one run for the bridge, or nobody else could end what a window
+    /// leads to; those of the driver that has exported it.
+    fn attach(&self, part: &Arc<Part>) -> Result<Arc<Attached>> {
+        let _ = part;
+        Err(error::unsupported())
+    }
+
+    /// Whether a window could lead to what the bridge reaches so. Sleeps.
+    ///
+    /// # Errors
+    ///
+    /// As [`check`](Self::check).
+    fn check_attached(&self, window: u32, attached: &Arc<Attached>) -> Result {
+        let _ = (window, attached);
+        Err(error::unsupported())
+    }
+
+    /// As [`lead`](Self::lead), to all that the bridge reaches so, which it keeps until it is
+    /// [withdrawn](Self::withdraw). Sleeps.
+    ///
+    /// # Errors
+    ///
+    /// As [`check_attached`](Self::check_attached), or what the bridge's driver reports.
+    fn lead_attached(&self, window: u32, attached: &Arc<Attached>) -> Result {
+        let _ = (window, attached);
         Err(error::unsupported())
     }
 
@@ -602,6 +639,37 @@ impl Memory {
     /// bridge; what the bridge's driver reports; `ENOTCONN` once the epoch is over.
     pub fn expose_pages(&self, pages: &Arc<UserPages>) -> Result<Exposure> {
         self.lead(&What::Pages(pages))
+    }
+
+    /// Let the bridge reach a part of a dma-buf, for [`expose_attached`](Self::expose_attached).
+    /// Sleeps, maybe for long: not to be called with a lock. To be dropped before the interface goes.
+    ///
+    /// # Errors
+    ///
+    /// `ENOSPC` if the bridge has no window for that; those of [`LeadWindows::attach`]; `ENOTCONN` once
+    /// the epoch is over.
+    pub fn attach(&self, part: &Arc<Part>) -> Result<Arc<Attached>> {
+        self.pool.way(self.epoch)?.attach(part)
+    }
+
+    /// Whether a window of the peer could be led there, if it were free.
+    ///
+    /// # Errors
+    ///
+    /// As [`expose_attached`](Self::expose_attached).
+    pub fn can_expose_attached(&self, attached: &Arc<Attached>) -> Result {
+        let check = |way: &dyn LeadWindows, window| way.check_attached(window, attached);
+        self.pool.can_expose(self.epoch, &check)
+    }
+
+    /// As [`expose`](Self::expose), to what the bridge reaches so, and keeps until the peer does not
+    /// reach it any more.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`expose`](Self::expose).
+    pub fn expose_attached(&self, attached: &Arc<Attached>) -> Result<Exposure> {
+        self.lead(&What::Attached(attached))
     }
 
     fn lead(&self, what: &What<'_>) -> Result<Exposure> {

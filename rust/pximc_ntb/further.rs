@@ -31,6 +31,10 @@ use kernel::{
     }, //
 };
 use mp_kernel::{
+    dma_buf::{
+        Attached,
+        Part, //
+    },
     error,
     iomem::{
         is_device_memory,
@@ -282,6 +286,20 @@ impl Lead {
         }
     }
 
+    /// What the bridge reaches as a window can lead to it, with its number and its bytes.
+    ///
+    /// # Errors
+    ///
+    /// See [`LeadWindows::check_attached`].
+    fn range_of(&self, window: u32, attached: &Arc<Attached>) -> Result<(MappedRange, u32, u64)> {
+        let (widx, limits, whole) = self.room(window, attached.len())?;
+        let range = MappedRange::of_attached(self.shared.ntb(), attached)?;
+        match range.dma_address().is_multiple_of(limits.addr_align) {
+            true => Ok((range, widx, whole)),
+            false => Err(error::unsupported()),
+        }
+    }
+
     /// A window leads there now.
     fn led(&self, window: u32, range: MappedRange) -> Result {
         let mut state = self.state.lock();
@@ -318,6 +336,24 @@ impl LeadWindows for Lead {
 
     fn lead_pages(&self, window: u32, pages: &Arc<UserPages>) -> Result {
         let (mut range, widx, whole) = self.map(window, pages)?;
+        range.expose(self.pidx, widx, whole)?;
+        self.led(window, range)
+    }
+
+    fn attach(&self, part: &Arc<Part>) -> Result<Arc<Attached>> {
+        // A peer that leads the window itself could reach it when it is somebody else's.
+        match self.shared.ntb().receiver_translates() {
+            true => MappedRange::attach(self.shared.ntb(), part),
+            false => Err(error::unsupported()),
+        }
+    }
+
+    fn check_attached(&self, window: u32, attached: &Arc<Attached>) -> Result {
+        self.range_of(window, attached).map(|_| ())
+    }
+
+    fn lead_attached(&self, window: u32, attached: &Arc<Attached>) -> Result {
+        let (mut range, widx, whole) = self.range_of(window, attached)?;
         range.expose(self.pidx, widx, whole)?;
         self.led(window, range)
     }

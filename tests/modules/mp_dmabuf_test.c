@@ -8,7 +8,15 @@
  *			list, pages that were so
  *	hold FD		attaches the device, and stays so
  *	release 0	what was held is let go of
+ *
+ * It exports dma-bufs as well, of memory in one run:
+ *
+ *	make 0 PAGES		Result: a descriptor of the process
+ *	make-readable 0 PAGES	the same, only to be read
+ *	slow 0 MS		mapping one for a device takes so long from now on
+ *	mapped 0		Result: how many mappings for devices there are
  */
+#include <linux/delay.h>
 #include <linux/dma-buf.h>
 #include <linux/dma-mapping.h>
 #include <linux/highmem.h>
@@ -82,20 +90,124 @@ static void release_held(void)
 	held = NULL;
 }
 
+static unsigned int delay;
+static atomic_t mappings;
+
+static struct sg_table *map_memory(struct dma_buf_attachment *attachment,
+				  enum dma_data_direction direction)
+{
+	struct page *pages = virt_to_page(attachment->dmabuf->priv);
+	struct sg_table *table;
+	int err;
+
+	if (msleep_interruptible(delay))
+		return ERR_PTR(-EINTR);
+	table = kzalloc(sizeof(*table), GFP_KERNEL);
+	if (!table)
+		return ERR_PTR(-ENOMEM);
+	err = sg_alloc_table(table, 1, GFP_KERNEL);
+	if (err)
+		goto free;
+	sg_set_page(table->sgl, pages, attachment->dmabuf->size, 0);
+	err = dma_map_sgtable(attachment->dev, table, direction, 0);
+	if (err)
+		goto free_table;
+	atomic_inc(&mappings);
+	return table;
+free_table:
+	sg_free_table(table);
+free:
+	kfree(table);
+	return ERR_PTR(err);
+}
+
+static void unmap_memory(struct dma_buf_attachment *attachment, struct sg_table *table,
+			enum dma_data_direction direction)
+{
+	dma_unmap_sgtable(attachment->dev, table, direction, 0);
+	sg_free_table(table);
+	kfree(table);
+	atomic_dec(&mappings);
+}
+
+static int mmap_memory(struct dma_buf *buffer, struct vm_area_struct *vma)
+{
+	return remap_pfn_range(vma, vma->vm_start, PHYS_PFN(virt_to_phys(buffer->priv)) + vma->vm_pgoff,
+			       vma->vm_end - vma->vm_start, vma->vm_page_prot);
+}
+
+static void free_memory(struct dma_buf *buffer)
+{
+	free_pages_exact(buffer->priv, buffer->size);
+}
+
+static const struct dma_buf_ops operations = {
+	.map_dma_buf = map_memory,
+	.unmap_dma_buf = unmap_memory,
+	.mmap = mmap_memory,
+	.release = free_memory,
+};
+
+/* A dma-buf of new pages; a descriptor of it for the calling process. */
+static int make(u64 pages, int access)
+{
+	DEFINE_DMA_BUF_EXPORT_INFO(info);
+	struct dma_buf *buffer;
+	void *memory;
+	int fd;
+
+	if (!pages || pages > 512)
+		return -EINVAL;
+	memory = alloc_pages_exact(pages * PAGE_SIZE, GFP_KERNEL | __GFP_ZERO);
+	if (!memory)
+		return -ENOMEM;
+	info.ops = &operations;
+	info.size = pages * PAGE_SIZE;
+	info.flags = access;
+	info.priv = memory;
+	buffer = dma_buf_export(&info);
+	if (IS_ERR(buffer)) {
+		free_pages_exact(memory, info.size);
+		return PTR_ERR(buffer);
+	}
+	fd = dma_buf_fd(buffer, O_CLOEXEC);
+	if (fd < 0)
+		dma_buf_put(buffer);
+	return fd;
+}
+
+/* A command without a dma-buf; whether it is one. */
+static bool is_own(const char *what, u64 value, int *err)
+{
+	if (sysfs_streq(what, "release")) {
+		release_held();
+	} else if (sysfs_streq(what, "slow")) {
+		delay = value;
+	} else if (sysfs_streq(what, "mapped")) {
+		snprintf(result, sizeof(result), "%d", atomic_read(&mappings));
+	} else if (sysfs_streq(what, "make") || sysfs_streq(what, "make-readable")) {
+		int fd = make(value, sysfs_streq(what, "make") ? O_RDWR : O_RDONLY);
+
+		snprintf(result, sizeof(result), "%d", fd);
+		*err = min(fd, 0);
+	} else {
+		return false;
+	}
+	return true;
+}
+
 static ssize_t command_store(struct kobject *kobj, struct kobj_attribute *attr, const char *text,
 			     size_t count)
 {
 	struct dma_buf *buffer;
-	char what[16];
+	char what[20];
 	u64 value = 0;
 	int fd, err = 0;
 
-	if (sscanf(text, "%15s %d %llu", what, &fd, &value) < 2)
+	if (sscanf(text, "%19s %d %llu", what, &fd, &value) < 2)
 		return -EINVAL;
-	if (sysfs_streq(what, "release")) {
-		release_held();
-		return count;
-	}
+	if (is_own(what, value, &err))
+		return err ?: count;
 	buffer = dma_buf_get(fd);
 	if (IS_ERR(buffer))
 		return PTR_ERR(buffer);

@@ -5,6 +5,10 @@
 use super::NtbDev;
 use crate::{
     contiguous::ContiguousPages,
+    dma_buf::{
+        Attached,
+        Part, //
+    },
     iomem::DeviceRange,
     user_pages::UserPages, //
 };
@@ -31,6 +35,8 @@ enum Mapping {
         /// Go after the mapping.
         _pages: Arc<UserPages>,
     },
+    /// By whoever has exported it.
+    Part { _attached: Arc<Attached> },
 }
 
 /// A range of physical addresses, or pages that are one for the bridge, as the bridge
@@ -140,6 +146,36 @@ impl MappedRange {
         })
     }
 
+    /// Let the bridge reach a part of a dma-buf, for [`of_attached`](Self::of_attached). Sleeps, maybe
+    /// for long. To be dropped before the device goes.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Attached::new`].
+    pub fn attach(dev: &NtbDev, part: &Arc<Part>) -> Result<Arc<Attached>> {
+        // SAFETY: The DMA device is valid while the NTB device is.
+        let attached = unsafe { Attached::new(part, dev.dma_dev_raw())? };
+        Ok(Arc::new(attached, GFP_KERNEL)?)
+    }
+
+    /// A part of a dma-buf that the bridge reaches.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` if another bridge does.
+    pub fn of_attached(dev: &NtbDev, attached: &Arc<Attached>) -> Result<Self> {
+        // INVARIANT: Mapped by who has exported it.
+        Ok(Self {
+            dma: attached.dma_address(dev.dma_dev_raw())?,
+            len: usize::try_from(attached.len())?,
+            mapping: Mapping::Part {
+                _attached: attached.clone(),
+            },
+            exposed: None,
+            dev: dev.into(),
+        })
+    }
+
     /// Address for the device, which is what a peer's bridge needs to know.
     pub fn dma_address(&self) -> u64 {
         self.dma
@@ -186,6 +222,8 @@ impl Drop for MappedRange {
             Mapping::Pages { table, .. } => unsafe {
                 bindings::ntb_unmap_pages(dev, table.as_ptr());
             },
+            // What was attached goes with the last one who has it.
+            Mapping::Part { .. } => {}
         }
     }
 }

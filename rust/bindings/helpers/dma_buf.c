@@ -60,3 +60,118 @@ __mp_helper void mp_helper_vma_keep_single(void *vma)
 {
 	vm_flags_set(vma, VM_DONTCOPY | VM_DONTEXPAND | VM_DONTDUMP);
 }
+
+#ifdef CONFIG_DMA_SHARED_BUFFER
+/* A reference to the dma-buf of a descriptor, or an error. */
+__mp_helper void *mp_helper_dmabuf_get(int fd)
+{
+	return dma_buf_get(fd);
+}
+
+__mp_helper void mp_helper_dmabuf_put(void *buffer)
+{
+	dma_buf_put(buffer);
+}
+
+__mp_helper size_t mp_helper_dmabuf_size(void *buffer)
+{
+	return ((struct dma_buf *)buffer)->size;
+}
+
+__mp_helper bool mp_helper_dmabuf_may_be_written(void *buffer)
+{
+	return ((struct dma_buf *)buffer)->file->f_mode & FMODE_WRITE;
+}
+
+/* Where some bytes of a table begin for its device, if they are one run for it. */
+static bool mp_is_run(struct sg_table *table, u64 off, u64 len, u64 *start)
+{
+	u64 at = 0, found = 0;
+	struct scatterlist *sg;
+	int i;
+
+	for_each_sgtable_dma_sg(table, sg, i) {
+		u64 first = max(at, off), next = at + sg_dma_len(sg);
+		u64 addr = sg_dma_address(sg) + (first - at);
+
+		at = next;
+		next = min(next, off + len);
+		if (first >= next)
+			continue;
+		if (!found)
+			*start = addr;
+		else if (addr != *start + found)
+			return false;
+		found += next - first;
+	}
+	return found == len;
+}
+
+/*
+ * Lets a device reach a buffer, of which some bytes are one run for it then; the attachment, and
+ * where they begin. The buffer stays where it is meanwhile. EOPNOTSUPP if they are not one run.
+ */
+__mp_helper void *mp_helper_dmabuf_map(void *buffer, struct device *dev, u64 off, u64 len,
+				       u64 *start)
+{
+	struct dma_buf_attachment *attachment;
+	struct sg_table *table;
+
+	attachment = dma_buf_attach(buffer, dev);
+	if (IS_ERR(attachment))
+		return attachment;
+	table = dma_buf_map_attachment_unlocked(attachment, DMA_BIDIRECTIONAL);
+	if (IS_ERR(table)) {
+		dma_buf_detach(buffer, attachment);
+		return table;
+	}
+	if (!mp_is_run(table, off, len, start)) {
+		dma_buf_unmap_attachment_unlocked(attachment, table, DMA_BIDIRECTIONAL);
+		dma_buf_detach(buffer, attachment);
+		return ERR_PTR(-EOPNOTSUPP);
+	}
+	attachment->importer_priv = table;
+	get_device(dev);
+	return attachment;
+}
+
+__mp_helper void mp_helper_dmabuf_unmap(void *made)
+{
+	struct dma_buf_attachment *attachment = made;
+	struct device *dev = attachment->dev;
+
+	dma_buf_unmap_attachment_unlocked(attachment, attachment->importer_priv, DMA_BIDIRECTIONAL);
+	dma_buf_detach(attachment->dmabuf, attachment);
+	put_device(dev);
+}
+#else
+__mp_helper void *mp_helper_dmabuf_get(int fd)
+{
+	return ERR_PTR(-EOPNOTSUPP);
+}
+
+/* There are none. */
+__mp_helper void mp_helper_dmabuf_put(void *buffer)
+{
+}
+
+__mp_helper size_t mp_helper_dmabuf_size(void *buffer)
+{
+	return 0;
+}
+
+__mp_helper bool mp_helper_dmabuf_may_be_written(void *buffer)
+{
+	return false;
+}
+
+__mp_helper void *mp_helper_dmabuf_map(void *buffer, struct device *dev, u64 off, u64 len,
+				       u64 *start)
+{
+	return ERR_PTR(-EOPNOTSUPP);
+}
+
+__mp_helper void mp_helper_dmabuf_unmap(void *made)
+{
+}
+#endif

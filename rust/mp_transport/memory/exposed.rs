@@ -11,6 +11,7 @@ use kernel::{
     sync::Arc, //
 };
 use mp_kernel::{
+    dma_buf::Attached,
     error,
     iomem::DeviceRange,
     user_pages::UserPages, //
@@ -28,6 +29,8 @@ pub(super) enum What<'a> {
     Physical(&'a DeviceRange),
     /// Pages of a process.
     Pages(&'a Arc<UserPages>),
+    /// A part of a dma-buf that the bridge reaches.
+    Attached(&'a Arc<Attached>),
 }
 
 impl What<'_> {
@@ -36,6 +39,7 @@ impl What<'_> {
         match self {
             Self::Physical(range) => range.len(),
             Self::Pages(pages) => pages.len() as u64,
+            Self::Attached(attached) => attached.len(),
         }
     }
 }
@@ -91,7 +95,7 @@ impl Exposed {
     /// # Errors
     ///
     /// `ENOSPC` if there are none, `ENOTCONN` once the link has gone.
-    fn way(&self) -> Result<Arc<dyn LeadWindows>> {
+    pub(super) fn way(&self) -> Result<Arc<dyn LeadWindows>> {
         if self.windows.is_empty() {
             return Err(ENOSPC);
         }
@@ -137,6 +141,7 @@ impl Exposed {
             let led = match *what {
                 What::Physical(range) => way.lead(number, range),
                 What::Pages(pages) => way.lead_pages(number, pages),
+                What::Attached(attached) => way.lead_attached(number, attached),
             };
             match led {
                 Ok(()) => {

@@ -216,6 +216,16 @@ impl Pool {
         }
     }
 
+    /// The way to lead windows.
+    ///
+    /// # Errors
+    ///
+    /// `ENOSPC` if there are none, `ENOTCONN` once the epoch is over or the link has gone.
+    pub(super) fn way(&self, epoch: u64) -> Result<Arc<dyn LeadWindows>> {
+        let _epoch = self.in_epoch(epoch)?;
+        self.exposed.lock().way()
+    }
+
     /// See [`Memory::can_expose`](super::Memory::can_expose).
     pub(super) fn can_expose(&self, epoch: u64, check: &Check<'_>) -> Result {
         let _epoch = self.in_epoch(epoch)?;

@@ -69,6 +69,7 @@ pub const MP_SEGMENT_EMPTY: u32 = 4;
 pub const MP_REGISTER_PHYSICAL: u32 = 1;
 pub const MP_REGISTER_READ_ONLY: u32 = 2;
 pub const MP_REGISTER_BAR: u32 = 4;
+pub const MP_REGISTER_DMABUF: u32 = 8;
 pub const MP_WITHDRAW_NOTIFY: u32 = 1;
 pub const MP_WITHDRAW_FORCE: u32 = 2;
 pub const MP_PUBLISH_PLACED: u32 = 1;
@@ -395,7 +396,7 @@ pub struct mp_segment_register {
     pub size: __u32,
     pub handle: __u32,
     pub flags: __u32,
-    pub reserved: __u32,
+    pub fd: __s32,
     pub address: __u64,
     pub length: __u64,
     pub pci_domain: __u16,
