@@ -113,9 +113,6 @@ examples: userlib
 	@DESTDIR="$(STAGE)" PREFIX=/opt/mcapi scripts/mcapi.sh
 	@$(MAKE) --no-print-directory -C examples/mcapi MCAPI="$(STAGE)/opt/mcapi" OUT="$(STAGE)/bin"
 
-## programs: build the programs that tests run on hosts of the fabric
-programs: userlib $(test_programs) $(test_programs32) $(version1_programs) $(uapi_programs) $(RIG_PROGRAMS)/window
-
 # Programs of the first version of the interface, built against its headers as they were.
 version1_programs := $(patsubst tests/uapi-v1/%.c,$(RIG_PROGRAMS)/uapi-v1/%,$(wildcard tests/uapi-v1/*.c))
 
@@ -129,6 +126,9 @@ uapi_programs := $(patsubst tests/uapi/%.c,$(RIG_PROGRAMS)/uapi/%,$(wildcard tes
 $(uapi_programs): $(RIG_PROGRAMS)/uapi/%: tests/uapi/%.c tests/uapi-v1/common.h uapi/linux/mp_fabric.h
 	@mkdir -p $(@D)
 	@$(CC) -D_GNU_SOURCE -std=gnu11 -O2 -Wall -Wextra -Werror -Iuapi -static -o $@ $<
+
+## programs: build the programs that tests run on hosts of the fabric
+programs: userlib $(test_programs) $(test_programs32) $(version1_programs) $(uapi_programs) $(RIG_PROGRAMS)/window
 
 # What a session's windows give without any library.
 $(RIG_PROGRAMS)/window: examples/window/window.c uapi/linux/mp_fabric.h
