@@ -553,8 +553,7 @@ fn attach_segment(context: &Context, arg: UserPtr) -> Result {
 }
 
 fn fill_segment(context: &Context, fill: &mp_segment_register) -> Result {
-    let known =
-        MP_REGISTER_PHYSICAL | MP_REGISTER_READ_ONLY | MP_REGISTER_BAR | MP_REGISTER_DMABUF;
+    let known = MP_REGISTER_PHYSICAL | MP_REGISTER_READ_ONLY | MP_REGISTER_BAR | MP_REGISTER_DMABUF;
     expect_zero(fill.flags & !known)?;
     if fill.flags != MP_REGISTER_DMABUF {
         expect_zero(fill.fd.cast_unsigned())?;

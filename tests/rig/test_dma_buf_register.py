@@ -61,7 +61,8 @@ def test_a_peer_reaches_a_part_of_a_dma_buf(fabric):
         owner.at("PREPARE", segment, back)
         owner.at("PUBLISH", segment, back)
         connection = user.connect(there, MP.OBJECT_SEGMENT, 831)
-        assert user.state(connection).length == 2 * PAGE
+        told = user.call("CONNECTION", "mp_connection", handle=connection)
+        assert told.length == 2 * PAGE
         remote = user.map_connection(connection)
         user.write(remote, b"first")
         user.write(remote + 2 * PAGE - 4, b"last")

@@ -196,7 +196,8 @@ def test_a_segment_is_filled_once_with_whole_pages_of_its_process(fabric):
             fill(owner, segment, memory, 3 * PAGE)
         with fails(errno.EINVAL):
             fill(owner, segment, memory, 0)
-        for flags in (MP.REGISTER_PHYSICAL | MP.REGISTER_READ_ONLY, MP.REGISTER_PHYSICAL | MP.REGISTER_BAR, 8):
+        physical = MP.REGISTER_PHYSICAL
+        for flags in (physical | MP.REGISTER_READ_ONLY, physical | MP.REGISTER_BAR, 16):
             with fails(errno.EINVAL):
                 fill(owner, segment, memory, PAGE, flags)
         for address, length in ((ADDRESS + 8, PAGE), (ADDRESS, PAGE + 8)):

@@ -257,6 +257,32 @@ static void names_a_function_that_is_not_there(void)
 	GIVES(EINVAL, MP_IOC_SESSION_OPEN, &open);
 }
 
+static void is_filled_from_a_dma_buf(void)
+{
+	struct mp_segment_dmabuf export = {
+		.size = sizeof(export), .handle = create(87, 0, "", PAGE),
+		.rights = MP_GRANT_READ | MP_GRANT_WRITE,
+	};
+	struct mp_segment_register given = {
+		.size = sizeof(given), .handle = create(88, MP_SEGMENT_EMPTY, "", PAGE),
+		.flags = MP_REGISTER_DMABUF, .length = PAGE,
+	};
+	struct mp_info info = { .size = sizeof(info) };
+
+	GOES(MP_IOC_INFO, &info);
+	if (!(info.features & MP_FEATURE_DMABUF)) {
+		GIVES(EOPNOTSUPP, MP_IOC_SEGMENT_REGISTER, &given);
+		return;
+	}
+	GOES(MP_IOC_SEGMENT_DMABUF, &export);
+	given.fd = export.fd;
+	GOES(MP_IOC_SEGMENT_REGISTER, &given);
+	close(export.fd);
+	HOLDS(segment(given.handle).length == PAGE && segment(given.handle).offset == 0);
+	on_handle(MP_IOC_CLOSE, export.handle);
+	on_handle(MP_IOC_CLOSE, given.handle);
+}
+
 static void publishes_what_is_only_read(void)
 {
 	static const char text[] = "only to be read";
@@ -292,6 +318,7 @@ int main(void)
 	grants_to_one_partner();
 	registers_memory_of_the_process();
 	names_a_function_that_is_not_there();
+	is_filled_from_a_dma_buf();
 	publishes_what_is_only_read();
 	return 0;
 }

@@ -749,8 +749,10 @@ enum {
  * given to others before that, and memory of a process stays pinned.
  *
  * ENOENT, ENODEV. Preparing: ENXIO: it is empty, ENOSPC: the peers there do not reach the
- * memory. Publishing: EOPNOTSUPP: it is private, ENXIO: not prepared there. Of registered memory
- * also ENOSPC: the bridge has no window to lead there that is free and large enough,
+ * memory; of a dma-buf also ENETDOWN: the interface is down, EOPNOTSUPP: it is not one run for the
+ * bridge, not where that reaches it, or the peer leads the windows, EINTR: a signal has ended the
+ * wait for its driver, ENOMEM. Publishing: EOPNOTSUPP: it is private, ENXIO: not prepared there. Of
+ * registered memory also ENOSPC: the bridge has no window to lead there that is free and large enough,
  * EOPNOTSUPP: none can be led there: pages of a process must be one run for the bridge, which
  * they are on one page, on a huge page, or behind an IOMMU, and it must be whole pages that may
  * be written: see MP_IOC_SEGMENT_REGISTER. Withdrawing: ENXIO: not published

@@ -138,7 +138,7 @@ struct mp_info {
 #define MP_FEATURE_NAMES	0x2000	/* names of segments, events and ports */
 #define MP_FEATURE_ARRIVALS	0x4000	/* MP_INTERFACE_ANY */
 #define MP_FEATURE_HANDOVER	0x8000	/* MP_IOC_EXPORT, MP_IOC_IMPORT */
-#define MP_FEATURE_DMABUF	0x10000	/* MP_IOC_SEGMENT_DMABUF */
+#define MP_FEATURE_DMABUF	0x10000	/* MP_IOC_SEGMENT_DMABUF, MP_REGISTER_DMABUF */
 #define MP_FEATURE_REGISTER_BAR	0x20000	/* MP_REGISTER_BAR, MP_LOCATION_BAR */
 
 /*
@@ -662,6 +662,7 @@ struct mp_segment_attach {
 #define MP_REGISTER_PHYSICAL	0x1	/* the address is a physical one */
 #define MP_REGISTER_READ_ONLY	0x2	/* memory of the process that nobody writes by the segment */
 #define MP_REGISTER_BAR		0x4	/* the address is an offset in a BAR of a PCI function */
+#define MP_REGISTER_DMABUF	0x8	/* the address is an offset in a dma-buf */
 
 /*
  * MP_IOC_SEGMENT_REGISTER: gives a segment that is empty its memory, once: that of the calling
@@ -677,8 +678,13 @@ struct mp_segment_attach {
  * queues, grants and connections that are for that. As long as it is in a segment or a session, no
  * driver can request it ("mp_fabric" in /proc/iomem), and no memory can be plugged there.
  *
- * Each host can use such a segment itself, also for copies of queues; whether peers reach it
- * is found when it is published.
+ * A dma-buf is memory that a driver has exported, of which the process has the descriptor fd, also
+ * to write it. Whole pages of it are reached by windows of peers. The driver keeps it where it is from
+ * MP_IOC_SEGMENT_PREPARE on, which may wait for that, until the segment is gone and no peer reaches it.
+ * It is not mapped by the segment, nor copied by the kernel.
+ *
+ * Each host can use such a segment itself, also for copies of queues, unless it is a dma-buf; whether
+ * peers reach it is found when it is published, of a dma-buf when it is prepared.
  *
  * A window and a mapping show whole pages, and let everything be written. So nobody is shown
  * memory that begins or ends inside of a page, as there are other bytes of the process beside
@@ -696,13 +702,15 @@ struct mp_segment_attach {
  * the kernel's resource tree (/proc/iomem) not all of it is memory of devices, or reserved: it
  * is RAM or nowhere, belongs to firmware, a driver has requested it, or has the function whose it
  * is; or it is only in part what one device has. Of a BAR: ENODEV: there is no such function, or
- * it has no memory there, ERANGE: it has less. ENOMEM.
+ * it has no memory there, ERANGE: it has less. Of a dma-buf: EINVAL: no whole pages, or a descriptor
+ * of something else, EOPNOTSUPP: this kernel has none, EBADF: no descriptor, EACCES: it is only to be
+ * read, ERANGE: it has less. ENOMEM.
  */
 struct mp_segment_register {
 	__u32 size;
 	__u32 handle;
 	__u32 flags;			/* one of MP_REGISTER_* */
-	__u32 reserved;
+	__s32 fd;			/* of MP_REGISTER_DMABUF, else 0 */
 	__aligned_u64 address;
 	__aligned_u64 length;		/* bytes */
 	__u16 pci_domain;		/* of MP_REGISTER_BAR, else 0; see MP_PCI_DOMAIN() */
@@ -741,8 +749,10 @@ enum {
  * given to others before that, and memory of a process stays pinned.
  *
  * ENOENT, ENODEV. Preparing: ENXIO: it is empty, ENOSPC: the peers there do not reach the
- * memory. Publishing: EOPNOTSUPP: it is private, ENXIO: not prepared there. Of registered memory
- * also ENOSPC: the bridge has no window to lead there that is free and large enough,
+ * memory; of a dma-buf also ENETDOWN: the interface is down, EOPNOTSUPP: it is not one run for the
+ * bridge, not where that reaches it, or the peer leads the windows, EINTR: a signal has ended the
+ * wait for its driver, ENOMEM. Publishing: EOPNOTSUPP: it is private, ENXIO: not prepared there. Of
+ * registered memory also ENOSPC: the bridge has no window to lead there that is free and large enough,
  * EOPNOTSUPP: none can be led there: pages of a process must be one run for the bridge, which
  * they are on one page, on a huge page, or behind an IOMMU, and it must be whole pages that may
  * be written: see MP_IOC_SEGMENT_REGISTER. Withdrawing: ENXIO: not published

@@ -117,14 +117,17 @@ forms! {
     SEGMENT_ATTACH MP_IOC_SEGMENT_ATTACH mp_segment_attach 24 Late &[],
         &[ENOENT, EPERM, EDQUOT, ENOMEM], [] [];
     SEGMENT_PREPARE MP_IOC_SEGMENT_PREPARE mp_segment_interface 16 Never &[],
-        &[ENOENT, ENODEV, ENXIO, ENOSPC], [] [];
+        &[ENOENT, ENODEV, ENXIO, ENOSPC, ENETDOWN, EOPNOTSUPP, ENOMEM], [] [];
     SEGMENT_PUBLISH MP_IOC_SEGMENT_PUBLISH mp_segment_interface 16 Never &[],
         &[ENOENT, ENODEV, EOPNOTSUPP, ENXIO, ENOSPC], [] [];
     SEGMENT_WITHDRAW MP_IOC_SEGMENT_WITHDRAW mp_segment_interface 16 Never &[],
         &[ENOENT, ENODEV, ENXIO, EINPROGRESS], [] [];
     SEGMENT MP_IOC_SEGMENT mp_segment 48 Late &[], &[ENOENT, ENODEV], [] [];
     SEGMENT_REGISTER MP_IOC_SEGMENT_REGISTER mp_segment_register 32 Never &[],
-        &[ENOENT, ERANGE, EEXIST, EDQUOT, EPERM, EOPNOTSUPP, ENODEV, ENOMEM], [] [];
+        &[
+            ENOENT, ERANGE, EEXIST, EDQUOT, EPERM, EOPNOTSUPP, ENODEV, EBADF, EACCES, ENOMEM,
+        ],
+        [] [];
     SEGMENT_GRANT MP_IOC_SEGMENT_GRANT mp_segment_grant 24 Late &[],
         &[ENOENT, EOPNOTSUPP, EDQUOT, ENXIO, ENOTCONN, ECONNRESET, ENETDOWN, ENOSPC, ENOMEM],
         [] [];

@@ -434,7 +434,7 @@ impl Worker {
         unsafe { libc::close(exported.fd) };
     }
 
-    /// Make a dma-buf of a segment, and let go of it at once.
+    /// Make a dma-buf of a segment, fill one from it, and let go of it at once.
     pub fn export_dma_buf(&mut self) {
         if self.features & u64::from(MP_FEATURE_DMABUF) == 0 {
             return;
@@ -454,9 +454,34 @@ impl Worker {
         };
         let text = format!("{handle:#x} rights {rights}");
         if let Ok(made) = self.ask(of, &SEGMENT_DMABUF, export, allowed, &text) {
+            self.fill_from(made.fd);
             // SAFETY: The kernel has just made the descriptor for this call.
             unsafe { libc::close(made.fd) };
         }
+    }
+
+    /// Fill a segment from a dma-buf, or from another descriptor.
+    fn fill_from(&mut self, descriptor: i32) {
+        let of = self.context_with(|thing| thing.is_empty);
+        let (handle, segment) = self.named_of(of.0, |thing| thing.kind == Kind::Segment);
+        let fd = self.random().pick(&[descriptor, descriptor, -1, of.1]);
+        let allowed: &[i32] = match (segment, fd) {
+            (None, _) => &[ENOENT],
+            (_, -1) => &[EBADF, ERANGE, EEXIST],
+            (_, fd) if fd != descriptor => &[EINVAL, ERANGE, EEXIST],
+            // To be read only.
+            _ => &[OK, EACCES, ERANGE, EEXIST, ENOMEM],
+        };
+        let fill = mp_segment_register {
+            handle,
+            flags: MP_REGISTER_DMABUF,
+            fd,
+            address: self.random().pick(&[0, 0, PAGE, u64::MAX / PAGE * PAGE]),
+            length: self.random().pick(&[PAGE, PAGE, 2 * PAGE]),
+            ..Default::default()
+        };
+        let text = format!("{handle:#x} from {fd} at {:#x}", fill.address);
+        let _ = self.ask(of, &SEGMENT_REGISTER, fill, allowed, &text);
     }
 
     /// Import what a descriptor leads to, or another one.
@@ -522,7 +547,7 @@ impl Worker {
         let is_absent = random.one_in(20);
         let flags = match random.one_in(20) {
             _ if is_absent => MP_REGISTER_BAR,
-            true => 8,
+            true => 16,
             false => u32::from(is_physical) * MP_REGISTER_PHYSICAL,
         };
         let fill = mp_segment_register {
@@ -606,7 +631,10 @@ impl Worker {
         let (interface, is_there) = self.an_interface();
         let random = self.random();
         let (form, may): (_, &[i32]) = match random.below(3) {
-            0 => (&SEGMENT_PREPARE, &[OK, ENOSPC, ENXIO]),
+            0 => (
+                &SEGMENT_PREPARE,
+                &[OK, ENOSPC, ENXIO, ENETDOWN, EOPNOTSUPP, ENOMEM],
+            ),
             1 => (&SEGMENT_PUBLISH, &[OK, EOPNOTSUPP, ENXIO, ENOSPC]),
             _ => (&SEGMENT_WITHDRAW, &[OK, ENXIO, EINPROGRESS]),
         };

@@ -645,6 +645,7 @@ fn assertions() -> String {
         MP_SEGMENT_PRIVATE,
         MP_SEGMENT_EMPTY,
         MP_REGISTER_BAR,
+        MP_REGISTER_DMABUF,
         MP_REGISTER_PHYSICAL,
         MP_REGISTER_READ_ONLY,
         MP_GRANT_READ,

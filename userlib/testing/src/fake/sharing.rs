@@ -300,6 +300,9 @@ impl State {
         let physical = fill.flags & MP_REGISTER_PHYSICAL != 0;
         let (privileged, pinned) = (self.privileged, self.pinned);
         let body = self.sharing.bodies.get_mut(&key).ok_or(Errno::NOENT)?;
+        if fill.flags & (MP_REGISTER_BAR | MP_REGISTER_DMABUF) != 0 {
+            return Err(Errno::OPNOTSUPP);
+        }
         let whole = (fill.length | fill.address) % 4096 == 0;
         let read_only = fill.flags & MP_REGISTER_READ_ONLY != 0;
         if fill.length == 0 || physical && (read_only || !whole) {
