@@ -81,7 +81,7 @@ pub unsafe trait Buffer: Send + Sync + 'static {
 ///
 /// # Invariants
 ///
-/// `dev` is that of an attachment, which keeps it. `table` was made by `sg_alloc_table`, and is mapped
+/// `dev` is that of an attachment, whose importer keeps it until it detaches. `table` was made by `sg_alloc_table`, and is mapped
 /// for the device in a direction if there is one.
 struct Attachment {
     dev: *mut bindings::device,
@@ -109,7 +109,9 @@ impl Attachment {
         })?;
         let mut table = bindings::sg_table::default();
         // SAFETY: The table is ours, and empty.
-        to_result(unsafe { bindings::sg_alloc_table(&mut table, count, bindings::GFP_KERNEL) })?;
+        to_result(unsafe {
+            bindings::sg_alloc_table(&mut table, count, bindings::GFP_KERNEL_ACCOUNT)
+        })?;
         // INVARIANT: Just made; dropped from here on, it is freed.
         let this = Self {
             dev,
@@ -310,6 +312,14 @@ unsafe extern "C" fn map(
     attachment: *mut bindings::dma_buf_attachment,
     direction: bindings::dma_data_direction,
 ) -> *mut bindings::sg_table {
+    // SAFETY: As the caller promises.
+    let may_be_written = unsafe { exported((*attachment).dmabuf) }
+        .buffer
+        .is_writable();
+    if !may_be_written && direction != bindings::dma_data_direction::DMA_TO_DEVICE {
+        // Neither the core nor importers look at how a descriptor was opened.
+        return EACCES.to_ptr();
+    }
     let mapped = |own: &mut Attachment| {
         // SAFETY: By the invariants, and the table is not mapped.
         to_result(unsafe { bindings::dma_map_sgtable(own.dev, &mut own.table, direction, 0) })?;

@@ -807,7 +807,10 @@ fn take_notice(context: &Context, notice: &mp_notice, give: Give<'_, mp_notice>)
         })
     };
     match context.object(notice.handle)? {
-        Object::Segment(holding) => holding.notices().take(until, give)?,
+        Object::Segment(holding) => {
+            holding.check_owner()?;
+            holding.notices().take(until, give)?
+        }
         Object::Connection(connection) => connection.notices().take(until, give)?,
         _ => return Err(EINVAL),
     }

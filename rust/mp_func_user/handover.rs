@@ -31,11 +31,11 @@ use crate::{
         Shares, //
     },
     link::Link,
+    ready::Ready,
     segment::{
         Holding,
         Role, //
     },
-    session::Session,
     uapi::*,
     window::Lasting, //
 };
@@ -75,8 +75,8 @@ enum What {
     Connection {
         link: Arc<Link>,
         goal: Goal,
-        /// The one that it was granted to.
-        session: Option<Arc<Session>>,
+        /// Of the one that it was granted to, which it does not keep.
+        session: Option<(u32, Arc<Ready>)>,
     },
 }
 
@@ -187,7 +187,7 @@ fn of_connection(context: &Context, connection: &Connection, rights: Rights) -> 
         handle => {
             let session = context.session(handle).map_err(|_| error::reset())?;
             session.check_paired()?;
-            Some(session)
+            Some((session.number(), session.ready().clone()))
         }
     };
     Ok(What::Connection {
@@ -213,6 +213,7 @@ pub(crate) fn export(context: &Context, arg: UserPtr) -> Result {
         return Err(EINVAL);
     }
     let made = match context.object(export.handle)? {
+        Object::Segment(_) if !rights.read => return Err(EINVAL),
         Object::Segment(holding) => of_segment(context, &holding, rights)?,
         Object::Connection(connection) => {
             let what = of_connection(context, &connection, rights)?;
@@ -238,9 +239,9 @@ pub(crate) fn export(context: &Context, arg: UserPtr) -> Result {
 /// # Errors
 ///
 /// `ECONNRESET` if it was closed, those of [`Session::check_paired`].
-fn check_session(link: &Link, session: &Arc<Session>) -> Result {
-    match link.session(session.number()) {
-        Some(there) if Arc::ptr_eq(&there, session) => session.check_paired(),
+fn check_session(link: &Link, (number, ready): &(u32, Arc<Ready>)) -> Result {
+    match link.session(*number) {
+        Some(session) if Arc::ptr_eq(session.ready(), ready) => session.check_paired(),
         _ => Err(error::reset()),
     }
 }
@@ -250,7 +251,7 @@ fn connect(
     context: &Context,
     link: &Arc<Link>,
     goal: &Goal,
-    session: Option<&Arc<Session>>,
+    session: Option<&(u32, Arc<Ready>)>,
     until: u64,
 ) -> Result<Object> {
     if let Some(session) = session {
@@ -261,7 +262,12 @@ fn connect(
     let payers = context.payers();
     let payer = payers.outermost();
     let connection = Connection::new(number, link.clone(), goal.clone(), word, payer)?;
-    link.connect(&connection, payers, deadline(until))?;
+    let connected = link.connect(&connection, payers, deadline(until));
+    connected.map_err(|e| match e {
+        // The interface of the connection that was handed over.
+        e if e == ENODEV => error::reset(),
+        e => e,
+    })?;
     Ok(Object::Connection(connection))
 }
 

@@ -3,8 +3,9 @@
 //! Segments: memory of this host with an id, which many processes of peers may use.
 //!
 //! A [`Segment`] has the memory and what peers may do with it; a [`Holding`] is the use that
-//! one context makes of it: its creator, or one that has attached itself. The segment ends
-//! with the last of them. The sharing engines of links know a segment by its token.
+//! one context makes of it: an owner, that is its creator or one that has attached itself, or one that
+//! it was handed to. With the last owner it ends for peers, its id and its name are free; its memory
+//! stays until the last use of it ends. The sharing engines of links know a segment by its token.
 
 use crate::{
     host::Links,
@@ -46,7 +47,8 @@ use kernel::{
 use mp_kernel::{
     dma_buf::{
         Attached,
-        Part, //
+        Part,
+        HAS_DMA_BUFS, //
     },
     error,
     process::UserId, //
@@ -67,7 +69,7 @@ use mp_transport::memory::Source;
 struct State {
     /// Other contexts of the user may attach themselves.
     is_shared: bool,
-    /// It has ended.
+    /// It has no owner any more: it has ended for peers.
     is_gone: bool,
     /// At which interfaces it is prepared or published.
     shown: KVec<(u32, Shown)>,
@@ -183,7 +185,7 @@ impl Segment {
     ///
     /// # Errors
     ///
-    /// `ENOENT` if it has ended, `EPERM` if that may not be, `ENOMEM`.
+    /// `EPERM` if that may not be, `ENOMEM`.
     fn use_once_more(
         self: &Arc<Self>,
         number: u32,
@@ -192,9 +194,6 @@ impl Segment {
     ) -> Result<Arc<Holding>> {
         let holding = Holding::new(number, self, role)?;
         let mut state = self.state.lock();
-        if state.is_gone {
-            return Err(ENOENT);
-        }
         if !may_be(&state) {
             return Err(EPERM);
         }
@@ -204,6 +203,39 @@ impl Segment {
         state.holdings.push(holding.clone(), GFP_KERNEL_ACCOUNT)?;
         drop(state);
         Ok(holding)
+    }
+
+    /// A use of it ends.
+    ///
+    /// # Errors
+    ///
+    /// See [`Holding::remove`].
+    fn leave(&self, holding: &Arc<Holding>, force: bool) -> Result<Leaving> {
+        let mut state = self.state.lock();
+        let at = state.holdings.iter().position(|h| Arc::ptr_eq(h, holding));
+        let at = at.ok_or(ENOENT)?;
+        let is_last = state.holdings.len() == 1;
+        let is_owner = |h: &&Arc<Holding>| h.role == Role::Owner;
+        let is_last_owner =
+            holding.role == Role::Owner && state.holdings.iter().filter(is_owner).count() == 1;
+        let is_used = is_last_owner && state.guests != 0 || is_last && state.copies != 0;
+        if is_used && !force {
+            return Err(EBUSY);
+        }
+        let permits = match is_last_owner {
+            true => {
+                state.is_gone = true;
+                state.shown.clear();
+                core::mem::take(&mut state.permits)
+            }
+            false => KVec::new(),
+        };
+        Ok(Leaving {
+            is_last,
+            is_last_owner,
+            permits,
+            _gone: state.holdings.remove(at).ok(),
+        })
     }
 
     /// So many connections do not count any more.
@@ -307,6 +339,16 @@ impl Segment {
     fn forget(&self, interface: u32) {
         self.state.lock().shown.retain(|(at, _)| *at != interface);
     }
+}
+
+/// What ends with a use of a segment. To be dropped without its lock.
+struct Leaving {
+    /// Nobody uses the segment any more.
+    is_last: bool,
+    /// No owner does.
+    is_last_owner: bool,
+    permits: KVec<Terms>,
+    _gone: Option<Arc<Holding>>,
 }
 
 /// A segment that a queue copies from.
@@ -425,15 +467,21 @@ impl Lists {
         let _ = self.all.push_within_capacity(segment);
     }
 
-    /// Remove a segment. The caller drops it without the lock.
-    fn remove(&mut self, segment: &Arc<Segment>) -> Option<Arc<Segment>> {
-        let at = self.all.iter().position(|s| Arc::ptr_eq(s, segment))?;
-        if segment.id.is_some() {
+    /// Nobody finds a segment by its id or its name any more; they may be another one's already.
+    fn retire(&mut self, segment: &Arc<Segment>) {
+        let is_it = |found: Option<&Arc<Segment>>| found.is_some_and(|f| Arc::ptr_eq(f, segment));
+        if is_it(self.ids.get(&segment.key())) {
             self.ids.remove(&segment.key());
         }
-        if !segment.name.is_none() {
+        if is_it(self.names.get(&segment.key())) {
             self.names.remove(&segment.key());
         }
+    }
+
+    /// Remove a segment. The caller drops it without the lock.
+    fn remove(&mut self, segment: &Arc<Segment>) -> Option<Arc<Segment>> {
+        self.retire(segment);
+        let at = self.all.iter().position(|s| Arc::ptr_eq(s, segment))?;
         self.all.remove(at).ok()
     }
 }
@@ -593,8 +641,12 @@ impl Segments {
     /// `ENOENT`, `EPERM` if it is not shared or another user's, `ENOMEM`.
     pub(crate) fn attach(&self, number: u32, id: u32, user: UserId) -> Result<Arc<Holding>> {
         let segment = self.by_id(id).ok_or(ENOENT)?;
-        let may_attach = |state: &State| state.is_shared && segment.user == user;
+        let may_attach = |state: &State| state.is_shared && segment.user == user && !state.is_gone;
         segment.use_once_more(number, Role::Owner, may_attach)
+    }
+
+    fn retire(&self, segment: &Arc<Segment>) {
+        self.lists.lock().retire(segment);
     }
 
     fn take_out(&self, segment: &Arc<Segment>) {
@@ -643,12 +695,15 @@ impl Holding {
         Arc::pin_init(init, GFP_KERNEL)
     }
 
-    /// One more use of the segment, for somebody else.
+    /// One more use of the segment's memory, for somebody else.
     ///
     /// # Errors
     ///
-    /// `ENOENT` if it has ended, `ENOMEM`.
+    /// `ENOENT` if this one has ended, `ENOMEM`.
     pub(crate) fn hand(&self, number: u32, role: Role) -> Result<Arc<Holding>> {
+        if !self.is_in_use() {
+            return Err(ENOENT);
+        }
         self.segment.use_once_more(number, role, |_| true)
     }
 
@@ -656,10 +711,10 @@ impl Holding {
     ///
     /// # Errors
     ///
-    /// `ENXIO` if it is empty, `EOPNOTSUPP` if they may not.
+    /// `ENXIO` if it is empty, `EOPNOTSUPP` if they may not, or this host has no dma-bufs.
     pub(crate) fn lasting(&self) -> Result<Arc<Piece>> {
         let piece = self.segment.piece().ok_or(ENXIO)?;
-        match piece.is_lasting() {
+        match HAS_DMA_BUFS && piece.is_lasting() && piece.run_of_pages(0, 1).is_ok() {
             true => Ok(piece.clone()),
             false => Err(error::unsupported()),
         }
@@ -686,9 +741,10 @@ impl Holding {
         }
     }
 
-    /// Whether somebody takes its notices.
+    /// Whether it has notices: what peers do is the owners' business. Who takes none must not be able
+    /// to keep peers away.
     fn hears(&self) -> bool {
-        self.role != Role::Carried
+        self.role == Role::Owner
     }
 
     /// Its number, unique on this host.
@@ -1017,43 +1073,33 @@ impl Holding {
         Ok(window.as_ref().map_or(Place::default(), Place::of))
     }
 
-    /// End this use of the segment, and with the last one the segment.
+    /// End this use of the segment: with that of the last owner the segment for peers, with the last
+    /// one its memory.
     ///
     /// # Errors
     ///
-    /// `EBUSY` if it is the last one and there are connections, unless they are to be ended by
-    /// `force`; then nothing has changed. `ENOENT` if it has ended.
+    /// `EBUSY` if it is that of the last owner and there are connections, or the last one and it is
+    /// copied from, unless they are to be ended by `force`; then nothing has changed. `ENOENT` if it
+    /// has ended.
     pub(crate) fn remove(self: &Arc<Self>, links: &Links, force: bool) -> Result {
         let segment = &self.segment;
-        let (gone, permits, is_last) = {
-            let mut state = segment.state.lock();
-            let at = state.holdings.iter().position(|h| Arc::ptr_eq(h, self));
-            let at = at.ok_or(ENOENT)?;
-            let is_last = state.holdings.len() == 1;
-            let is_used = state.guests != 0 || state.copies != 0;
-            if is_last && is_used && !force {
-                return Err(EBUSY);
-            }
-            state.is_gone = is_last;
-            let permits = match is_last {
-                true => core::mem::take(&mut state.permits),
-                false => KVec::new(),
-            };
-            (state.holdings.remove(at).ok(), permits, is_last)
-        };
-        if is_last {
-            links.segments().take_out(segment);
+        let leaving = segment.leave(self, force)?;
+        if leaving.is_last_owner {
+            links.segments().retire(segment);
             links.for_each(|link| {
                 link.end_guests(segment.token);
             });
+            for terms in &leaving.permits {
+                terms.session.link().end_guests(terms.number);
+            }
         }
-        for terms in &permits {
-            terms.session.link().end_guests(terms.number);
+        if leaving.is_last {
+            links.segments().take_out(segment);
         }
         self.ready.close();
         let window = self.window.lock().take();
         drop(window);
-        drop(gone);
+        drop(leaving);
         Ok(())
     }
 
@@ -1075,8 +1121,11 @@ impl Holding {
         }
     }
 
-    /// Whether its memory is somebody's without the segment.
+    /// Whether its memory is somebody's without the segment, or of others whom it was handed to.
     fn outlives(&self) -> bool {
+        if !self.segment.state.lock().holdings.is_empty() {
+            return true;
+        }
         let piece = self.segment.piece();
         piece.is_some_and(|piece| {
             matches!(

@@ -305,8 +305,8 @@ impl Piece {
     }
 }
 
-// SAFETY: A piece is its owner's alone, and of the partner whose memory it shares on purpose,
-// until it is dropped; a remote one leads into a window of the bridge in any case. Nothing of
+// SAFETY: Until a piece is dropped, it is seen by those alone to whom it was given on purpose: its
+// owner, partners, those it was handed to; a remote one leads into a window of the bridge in any case. Nothing of
 // the kernel's is in its pages: those of a process are pinned, physical memory is not the
 // kernel's.
 unsafe impl Frames for Piece {

@@ -6,6 +6,7 @@
  *	check FD VALUE	whether all pages of the buffer are in the device's list, and begin with
  *			VALUE, which the device adds one to. Result: bytes of the buffer, bytes of the
  *			list, pages that were so
+ *	read FD VALUE	the same, but the device only reads
  *	hold FD		attaches the device, and stays so
  *	release 0	what was held is let go of
  *
@@ -19,7 +20,6 @@
 #include <linux/delay.h>
 #include <linux/dma-buf.h>
 #include <linux/dma-mapping.h>
-#include <linux/highmem.h>
 #include <linux/kobject.h>
 #include <linux/module.h>
 #include <linux/platform_device.h>
@@ -34,27 +34,29 @@ static struct dma_buf_attachment *held_attachment;
 static char result[128];
 
 /* The device reads and writes the first word of each page. */
-static unsigned long use_pages(struct sg_table *table, u64 value, size_t *length)
+static unsigned long use_pages(struct sg_table *table, u64 value, bool writes, size_t *length)
 {
 	unsigned long right = 0;
 	struct scatterlist *entry;
 	unsigned int n, at;
 
-	for_each_sgtable_sg(table, entry, n) {
-		*length += entry->length;
-		for (at = 0; at < entry->length; at += PAGE_SIZE) {
-			u64 *word = kmap_local_page(sg_page(entry) + at / PAGE_SIZE);
+	/* Nothing translates the addresses of this device. */
+	for_each_sgtable_dma_sg(table, entry, n) {
+		*length += sg_dma_len(entry);
+		for (at = 0; at < sg_dma_len(entry); at += PAGE_SIZE) {
+			u64 *word = phys_to_virt(sg_dma_address(entry) + at);
 
 			right += *word == value;
-			*word += 1;
-			kunmap_local(word);
+			if (writes)
+				*word += 1;
 		}
 	}
 	return right;
 }
 
-static int check(struct dma_buf *buffer, u64 value)
+static int check(struct dma_buf *buffer, u64 value, bool writes)
 {
+	enum dma_data_direction direction = writes ? DMA_BIDIRECTIONAL : DMA_TO_DEVICE;
 	struct dma_buf_attachment *attachment;
 	struct sg_table *table;
 	size_t length = 0;
@@ -63,19 +65,19 @@ static int check(struct dma_buf *buffer, u64 value)
 	attachment = dma_buf_attach(buffer, &device->dev);
 	if (IS_ERR(attachment))
 		return PTR_ERR(attachment);
-	table = dma_buf_map_attachment_unlocked(attachment, DMA_BIDIRECTIONAL);
+	table = dma_buf_map_attachment_unlocked(attachment, direction);
 	if (IS_ERR(table)) {
 		err = PTR_ERR(table);
 		goto detach;
 	}
-	err = dma_buf_begin_cpu_access(buffer, DMA_BIDIRECTIONAL);
+	err = dma_buf_begin_cpu_access(buffer, direction);
 	if (!err) {
-		unsigned long right = use_pages(table, value, &length);
+		unsigned long right = use_pages(table, value, writes, &length);
 
-		err = dma_buf_end_cpu_access(buffer, DMA_BIDIRECTIONAL);
+		err = dma_buf_end_cpu_access(buffer, direction);
 		snprintf(result, sizeof(result), "%zu %zu %lu", buffer->size, length, right);
 	}
-	dma_buf_unmap_attachment_unlocked(attachment, table, DMA_BIDIRECTIONAL);
+	dma_buf_unmap_attachment_unlocked(attachment, table, direction);
 detach:
 	dma_buf_detach(buffer, attachment);
 	return err;
@@ -219,7 +221,7 @@ static ssize_t command_store(struct kobject *kobj, struct kobj_attribute *attr, 
 		}
 		err = PTR_ERR(held_attachment);
 	} else {
-		err = check(buffer, value);
+		err = check(buffer, value, !sysfs_streq(what, "read"));
 	}
 	dma_buf_put(buffer);
 	return err ?: count;

@@ -182,4 +182,11 @@ static inline uint32_t connect_to(uint32_t interface, uint32_t object, uint32_t 
 	return connect.handle;
 }
 
+static inline int remove_error(uint32_t handle, uint32_t flags)
+{
+	struct mp_remove remove = { .size = sizeof(remove), .handle = handle, .flags = flags };
+
+	return error_of(MP_IOC_REMOVE, &remove);
+}
+
 #endif

@@ -34,13 +34,6 @@ static uint32_t notice(uint32_t handle)
 	return taken.notice;
 }
 
-static int remove_error(uint32_t handle, uint32_t flags)
-{
-	struct mp_remove remove = { .size = sizeof(remove), .handle = handle, .flags = flags };
-
-	return error_of(MP_IOC_REMOVE, &remove);
-}
-
 static uint32_t create(uint32_t id, uint32_t flags, const char *name, uint64_t length)
 {
 	struct mp_segment_create create = {

@@ -50,15 +50,25 @@ static int map_error(int fd, int access, int flags, size_t length, off_t offset,
 	return *start == MAP_FAILED ? errno : 0;
 }
 
-static int is_free(uint32_t id)
+/* Pages of processes that are pinned on this host. */
+static long pinned(void)
 {
-	struct mp_segment_create create = { .size = sizeof(create), .id = id, .length = PAGE };
-	int error = error_of(MP_IOC_SEGMENT_CREATE, &create);
+	FILE *file = fopen("/proc/sys/vm/stat_refresh", "w");
+	char name[64];
+	long value, all = 0;
 
-	HOLDS(error == 0 || error == EADDRINUSE);
-	if (!error)
-		on_handle(MP_IOC_CLOSE, create.handle);
-	return !error;
+	/* Each processor keeps some of the counts to itself until then. */
+	HOLDS(file && fputs("1", file) >= 0 && fclose(file) == 0);
+	file = fopen("/proc/vmstat", "r");
+	HOLDS(file);
+	while (fscanf(file, "%63s %ld", name, &value) == 2) {
+		if (!strcmp(name, "nr_foll_pin_acquired"))
+			all += value;
+		else if (!strcmp(name, "nr_foll_pin_released"))
+			all -= value;
+	}
+	fclose(file);
+	return all;
 }
 
 /* A command to the driver of the test. */
@@ -172,6 +182,7 @@ static void shows_memory_of_a_process(void)
 	uint32_t handle = empty_segment(804, PAGES * PAGE);
 	uint64_t *memory = mmap(NULL, PAGES * PAGE, PROT_READ | PROT_WRITE,
 				MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	long before = pinned();
 	void *start;
 	int fd;
 
@@ -186,9 +197,9 @@ static void shows_memory_of_a_process(void)
 	HOLDS(munmap(memory, PAGES * PAGE) == 0);
 	close(fd);
 	HOLDS(((uint64_t *)start)[PAGE / 8] == 7);
-	HOLDS(!is_free(804));
+	HOLDS(pinned() == before + (long)PAGES);
 	HOLDS(munmap(start, PAGES * PAGE) == 0);
-	HOLDS(is_free(804));
+	HOLDS(pinned() == before);
 }
 
 /* A device finds all pages, and what it writes is there for everybody. */
@@ -211,18 +222,59 @@ static void is_used_by_a_device(void)
 		HOLDS(memory[n * PAGE / 8] == 42);
 }
 
-/* The segment is there as long as a device has it. */
+/* The memory is there as long as a device has it. */
 static void stays_for_a_device(void)
 {
-	uint32_t handle = publish(interface, 806, PAGE);
-	int fd = exported(handle, RIGHTS);
+	uint32_t handle = empty_segment(806, PAGES * PAGE);
+	void *memory = mmap(NULL, PAGES * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
+			    -1, 0);
+	long before = pinned();
+	int fd;
 
+	HOLDS(memory != MAP_FAILED);
+	register_memory(handle, memory, PAGES * PAGE, 0);
+	fd = exported(handle, RIGHTS);
 	HOLDS(command("hold", fd, 0) == 0);
 	close(fd);
 	on_handle(MP_IOC_CLOSE, handle);
-	HOLDS(!is_free(806));
+	HOLDS(pinned() == before + (long)PAGES);
 	HOLDS(command("release", 0, 0) == 0);
-	HOLDS(is_free(806));
+	HOLDS(pinned() == before);
+}
+
+/* Pages that are no run, more than a device takes in a piece, at the addresses that it is told. */
+static void shows_a_device_all_pages(void)
+{
+	uint64_t length = 600 * PAGE, n;
+	uint32_t handle = empty_segment(807, length);
+	uint64_t *memory = mmap(NULL, length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
+				-1, 0);
+	unsigned long size, listed, right;
+	FILE *file;
+
+	HOLDS(memory != MAP_FAILED);
+	for (n = 0; n < length; n += PAGE)
+		memory[n / 8] = 61;
+	register_memory(handle, memory, length, 0);
+	HOLDS(command("check", exported(handle, RIGHTS), 61) == 0);
+	file = fopen(TEST "result", "r");
+	HOLDS(file && fscanf(file, "%lu %lu %lu", &size, &listed, &right) == 3);
+	fclose(file);
+	HOLDS(size == length && listed == length && right == length / PAGE);
+	for (n = 0; n < length; n += PAGE)
+		HOLDS(memory[n / 8] == 62);
+}
+
+/* A device does not write what was exported to be read, however the driver asks. */
+static void is_only_read_by_a_device(void)
+{
+	uint32_t handle = publish(interface, 809, PAGE);
+	int fd = exported(handle, MP_GRANT_READ);
+
+	map_own(handle, PAGE)[0] = 71;
+	HOLDS(command("check", fd, 71) == EACCES);
+	HOLDS(command("read", fd, 71) == 0);
+	HOLDS(map_own(handle, PAGE)[0] == 71);
 }
 
 static const struct {
@@ -235,6 +287,8 @@ static const struct {
 	{ "process", shows_memory_of_a_process },
 	{ "device", is_used_by_a_device },
 	{ "stays", stays_for_a_device },
+	{ "scattered", shows_a_device_all_pages },
+	{ "reads", is_only_read_by_a_device },
 };
 
 int main(int argc, char **argv)

@@ -107,11 +107,14 @@ static struct mp_connection connection(uint32_t handle)
 	return info;
 }
 
-static int close_error(uint32_t handle)
+static int connect_error(uint32_t id)
 {
-	struct mp_handle of = { .size = sizeof(of), .handle = handle };
+	struct mp_connect connect = {
+		.size = sizeof(connect), .interface = interface, .object = MP_OBJECT_SEGMENT,
+		.number = id, .deadline = MP_DEADLINE_NEVER,
+	};
 
-	return error_of(MP_IOC_CLOSE, &of);
+	return error_of(MP_IOC_CONNECT, &connect);
 }
 
 /* Whether a segment with that id can be made: nobody has it. */
@@ -264,37 +267,41 @@ static void refuses_what_was_not_handed_over(void)
 {
 	uint32_t owned = publish(interface, 702, PAGE);
 	uint32_t reader = imported(exported(owned, MP_GRANT_READ)).handle;
-	uint32_t writer = imported(exported(owned, MP_GRANT_WRITE)).handle;
+	uint32_t both = imported(exported(owned, RIGHTS)).handle;
 	struct mp_segment_register given = {
-		.size = sizeof(given), .handle = writer, .length = PAGE,
+		.size = sizeof(given), .handle = both, .length = PAGE,
 	};
 	struct mp_segment_grant grant = {
-		.size = sizeof(grant), .segment = writer, .rights = MP_GRANT_READ,
+		.size = sizeof(grant), .segment = both, .rights = MP_GRANT_READ,
 	};
-	struct mp_handle share = { .size = sizeof(share), .handle = writer };
+	struct mp_handle share = { .size = sizeof(share), .handle = both };
+	struct mp_notice notice = { .size = sizeof(notice), .handle = both };
 
 	HOLDS(map_error(reader, PROT_READ | PROT_WRITE) == EACCES);
 	HOLDS(map_error(reader, PROT_READ) == 0);
-	HOLDS(map_error(writer, PROT_READ | PROT_WRITE) == 0);
+	HOLDS(map_error(both, PROT_READ | PROT_WRITE) == 0);
 	HOLDS(copy_error(reader, 0) == 0 && copy_error(reader, MP_QUEUE_READ) == EACCES);
-	HOLDS(copy_error(writer, MP_QUEUE_READ) == 0 && copy_error(writer, 0) == EACCES);
-	HOLDS(at_error(MP_IOC_SEGMENT_PREPARE, writer) == EACCES);
-	HOLDS(at_error(MP_IOC_SEGMENT_PUBLISH, writer) == EACCES);
-	HOLDS(at_error(MP_IOC_SEGMENT_WITHDRAW, writer) == EACCES);
+	HOLDS(copy_error(both, MP_QUEUE_READ) == 0 && copy_error(both, 0) == 0);
+	/* Whoever writes there by a mapping reads there as well. */
+	HOLDS(export_error(owned, MP_GRANT_WRITE) == EINVAL);
+	HOLDS(at_error(MP_IOC_SEGMENT_PREPARE, both) == EACCES);
+	HOLDS(at_error(MP_IOC_SEGMENT_PUBLISH, both) == EACCES);
+	HOLDS(at_error(MP_IOC_SEGMENT_WITHDRAW, both) == EACCES);
+	GIVES(EACCES, MP_IOC_NOTICE, &notice);
 	GIVES(EACCES, MP_IOC_SEGMENT_REGISTER, &given);
 	GIVES(EACCES, MP_IOC_SEGMENT_GRANT, &grant);
 	GIVES(EACCES, MP_IOC_SEGMENT_SHARE, &share);
-	HOLDS(export_error(reader, RIGHTS) == EACCES && export_error(writer, MP_GRANT_READ) == EACCES);
+	HOLDS(export_error(reader, RIGHTS) == EACCES);
 	HOLDS(imported(exported(reader, MP_GRANT_READ)).rights == MP_GRANT_READ);
 	HOLDS(at_error(MP_IOC_SEGMENT_WITHDRAW, owned) == 0);
 }
 
-/* The descriptor keeps the segment when its owner has died, and ends it with its last copy. */
+/* A descriptor keeps the memory when the owner has died; for all others the segment has ended. */
 static void outlives_its_owner(void)
 {
 	int way, fd;
 	pid_t pid = child(&way, 0);
-	struct mp_import first, second;
+	struct mp_import first, second, third;
 
 	if (pid == 0) {
 		uint32_t handle = publish(interface, 703, PAGE);
@@ -305,32 +312,34 @@ static void outlives_its_owner(void)
 	}
 	fd = receive_descriptor(way);
 	succeeds(pid);
-	HOLDS(!is_free(703));
-	HOLDS(close_error(connect_to(interface, MP_OBJECT_SEGMENT, 703, 0)) == 0);
+	HOLDS(connect_error(703) == ENOENT && is_free(703));
 	first = imported(fd);
 	second = imported(fd);
 	HOLDS(map_at(segment(first.handle).offset, PAGE)[0] == 0x33);
 	HOLDS(first.handle != second.handle);
 	close(fd);
 	on_handle(MP_IOC_CLOSE, first.handle);
-	HOLDS(!is_free(703) && segment(second.handle).length == PAGE);
+	HOLDS(segment(second.handle).length == PAGE && segment(second.handle).connections == 0);
+	HOLDS(map_at(segment(second.handle).offset, PAGE)[0] == 0x33);
+	third = imported(exported(second.handle, RIGHTS));
 	on_handle(MP_IOC_CLOSE, second.handle);
-	HOLDS(is_free(703));
+	HOLDS(map_at(segment(third.handle).offset, PAGE)[0] == 0x33);
 }
 
-/* A descriptor that nobody imports ends with its last copy, and a segment with it. */
-static void ends_with_the_descriptor(void)
+/* When its owner closes a segment, peers reach it no more, whoever has a descriptor. */
+static void ends_for_peers_with_its_owner(void)
 {
 	uint32_t handle = publish(interface, 704, PAGE);
 	int fd = exported(handle, RIGHTS), copy = dup(fd);
 	uint32_t to = connect_to(interface, MP_OBJECT_SEGMENT, 704, 0);
 
-	on_handle(MP_IOC_CLOSE, handle);
+	HOLDS(remove_error(handle, 0) == EBUSY);
 	close(fd);
-	HOLDS(!is_free(704) && connection(to).state == MP_CONNECTION_OPERATIONAL);
-	close(copy);
+	HOLDS(remove_error(handle, 0) == EBUSY);
+	HOLDS(remove_error(handle, MP_REMOVE_FORCE) == 0);
 	HOLDS(is_free(704) && connection(to).state & MP_CONNECTION_LOST);
-	HOLDS(import_error(fd) == EBADF);
+	HOLDS(connect_error(704) == ENOENT && import_error(fd) == EBADF);
+	HOLDS(segment(imported(copy).handle).length == PAGE);
 }
 
 /* A connection is made once more, with fewer rights, by a process of another user. */
@@ -402,6 +411,62 @@ static void hands_a_granted_connection_over(void)
 	HOLDS(connection(again.handle).state & MP_CONNECTION_OPERATIONAL);
 	on_handle(MP_IOC_CLOSE, grant.handle);
 	HOLDS(connection(again.handle).state & MP_CONNECTION_LOST);
+}
+
+/* Notices are the owner's: one that does not take any keeps no peer away. */
+static void keeps_nobody_away_by_notices(void)
+{
+	uint32_t handle = publish(interface, 708, PAGE), turn, n;
+	uint32_t reader = imported(exported(handle, MP_GRANT_READ)).handle;
+	struct mp_notice notice = { .size = sizeof(notice), .handle = handle };
+
+	for (turn = 0; turn < 4200; turn++) {
+		on_handle(MP_IOC_CLOSE, connect_to(interface, MP_OBJECT_SEGMENT, 708, 0));
+		for (n = 0; n < 2; n++) {
+			notice.deadline = MP_DEADLINE_NEVER;
+			GOES(MP_IOC_NOTICE, &notice);
+		}
+	}
+	has_nothing(reader, MP_EVENT_NOTICE);
+}
+
+/* A descriptor of a granted connection keeps neither the session nor its place. */
+static void keeps_no_session(void)
+{
+	struct mp_info info = { .size = sizeof(info) };
+	struct rlimit limit;
+	uint32_t turn, turns;
+
+	GOES(MP_IOC_INFO, &info);
+	/* Some are waited for that are about to end. */
+	turns = info.user_sessions_max + info.user_sessions_max / 4 + 1;
+	HOLDS(getrlimit(RLIMIT_NOFILE, &limit) == 0);
+	limit.rlim_cur = limit.rlim_max;
+	HOLDS(setrlimit(RLIMIT_NOFILE, &limit) == 0);
+	for (turn = 0; turn < turns; turn++) {
+		struct mp_segment_create create = {
+			.size = sizeof(create), .flags = MP_SEGMENT_PRIVATE, .length = PAGE,
+		};
+		struct mp_segment_grant grant = { .size = sizeof(grant), .rights = RIGHTS };
+		struct mp_connect connect = {
+			.size = sizeof(connect), .flags = MP_CONNECT_GRANTED, .interface = interface,
+			.object = MP_OBJECT_SEGMENT, .deadline = MP_DEADLINE_NEVER,
+		};
+
+		GOES(MP_IOC_SEGMENT_CREATE, &create);
+		grant.segment = create.handle;
+		HOLDS(at_error(MP_IOC_SEGMENT_PREPARE, create.handle) == 0);
+		make_pair(interface, 0, &grant.session, &connect.session);
+		GOES(MP_IOC_SEGMENT_GRANT, &grant);
+		connect.number = grant.handle;
+		GOES(MP_IOC_CONNECT, &connect);
+		exported(connect.handle, RIGHTS);
+		on_handle(MP_IOC_CLOSE, connect.handle);
+		on_handle(MP_IOC_CLOSE, connect.session);
+		on_handle(MP_IOC_CLOSE, grant.session);
+		on_handle(MP_IOC_CLOSE, grant.handle);
+		on_handle(MP_IOC_CLOSE, create.handle);
+	}
 }
 
 static void hands_an_event_over(void)
@@ -496,7 +561,9 @@ static const struct {
 	{ "accident", gives_nothing_by_accident },
 	{ "rights", refuses_what_was_not_handed_over },
 	{ "owner", outlives_its_owner },
-	{ "end", ends_with_the_descriptor },
+	{ "end", ends_for_peers_with_its_owner },
+	{ "notices", keeps_nobody_away_by_notices },
+	{ "session", keeps_no_session },
 	{ "connection", hands_a_connection_over },
 	{ "granted", hands_a_granted_connection_over },
 	{ "event", hands_an_event_over },

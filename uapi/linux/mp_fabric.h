@@ -812,8 +812,9 @@ struct mp_segment_grant {
 /*
  * MP_IOC_SEGMENT_DMABUF: a file descriptor of a dma-buf, whose memory is that of the segment, in whole
  * pages: to be mapped, and to be given to drivers of devices, which read it and, with
- * MP_GRANT_WRITE, write it. The memory neither moves nor is it taken back. The dma-buf keeps the
- * segment, as a descriptor of MP_IOC_EXPORT does, until nobody has it any more, and counts as one.
+ * MP_GRANT_WRITE, write it; else a driver that would let its device write gets EACCES. The memory
+ * neither moves nor is it taken back, as long as flags are 0. The dma-buf keeps the segment's memory,
+ * as a descriptor of MP_IOC_EXPORT does, until nobody has it any more, and counts as one.
  *
  * In this order: EINVAL: no rights, others, or none to read. ENOENT. EACCES: the handle has not
  * these rights. ENXIO: the segment is empty. EOPNOTSUPP: its memory may go before it does, as that of a
@@ -983,7 +984,8 @@ enum {
  * and have it before LOST; segments that are prepared there have it once, whether or not
  * there are connections. The interface stays down until the bridge is taken into use anew.
  *
- * ENOENT: no such object; also if it is closed meanwhile. EINVAL: it has no notices.
+ * ENOENT: no such object; also if it is closed meanwhile. EINVAL: it has no notices. EACCES: a
+ * segment that was handed over.
  * ETIMEDOUT. EINTR: a signal was handled.
  */
 struct mp_notice {
@@ -1141,15 +1143,16 @@ struct mp_queue {
  * context or a handle is of no use to others. It is no context: there is nothing to be done with
  * it but MP_IOC_IMPORT, any number of times, by whoever has it, whatever its user.
  *
- * A descriptor of a segment keeps the segment, as a handle does, until the last copy of it is
- * closed. One of a connection keeps nothing: what it leads to may be gone, and if it was granted,
+ * A descriptor of a segment keeps the segment's memory until the last copy of it is closed. For
+ * peers the segment ends with its owner all the same, and its id and name are free then. One of a
+ * connection keeps nothing: what it leads to may be gone, and if it was granted,
  * the session that it was granted to must still have its partner. Neither can be taken back.
  *
  * The descriptor counts as an object of the context's user, that of a segment as a segment, too,
  * until its last copy is closed. The memory of a segment counts for its maker.
  *
- * In this order: EINVAL: no rights or others. ENOENT: no such object. EINVAL: another kind, or
- * without MP_GRANT_WRITE one that leads to an event or port. EACCES: the handle has not these
+ * In this order: EINVAL: no rights or others. ENOENT: no such object. EINVAL: another kind, a
+ * segment without MP_GRANT_READ, or without MP_GRANT_WRITE one that leads to an event or port. EACCES: the handle has not these
  * rights. ECONNRESET: the connection is lost; or was granted to a session that this context has not
  * any more. ENETDOWN, ENOTCONN: of that session. EDQUOT. EMFILE, ENFILE: too many descriptors or
  * files. ENOMEM.
@@ -1168,13 +1171,14 @@ struct mp_export {
  * counts as one that this context has made.
  *
  * A segment that was imported is memory. Without MP_GRANT_WRITE it is mapped to be read, and
- * copied from. With it, it may be written, and without MP_GRANT_READ no queue copies from it. What
- * peers may do with it is up to others: sharing, preparing, publishing, withdrawing, registering
- * and granting fail with EACCES. MP_IOC_REMOVE and MP_IOC_CLOSE end this handle.
+ * copied from; with it, it may be written as well. What peers may do with it, and what they did, is
+ * its owners' business: sharing, preparing, publishing, withdrawing, registering, granting and
+ * taking notices fail with EACCES. MP_IOC_REMOVE and MP_IOC_CLOSE end this handle.
  *
- * A connection that was imported is a new one to the same object, as its owner sees it, made with
- * the rights of the descriptor: without MP_GRANT_WRITE it cannot be mapped. The deadline is for its
- * answer.
+ * A connection that was imported is a new one, as the owner of the object sees it, made with the
+ * rights of the descriptor: without MP_GRANT_WRITE it cannot be mapped. It leads to what has the
+ * number or name by then; one that was granted leads to what was granted, or nowhere. The deadline
+ * is for its answer.
  *
  * In this order: EBADF: the descriptor is not open. EINVAL: it is none of MP_IOC_EXPORT. EDQUOT: too
  * many objects. ECONNRESET, ENETDOWN, ENOTCONN: of the session that it was granted to. Those of

@@ -409,6 +409,7 @@ impl Worker {
         let allowed: &[i32] = match (rights, named) {
             (0 | 4, _) => &[EINVAL],
             (_, Named::Nobody) => &[ENOENT],
+            (2, Named::Thing(thing)) if thing.kind == Kind::Segment => &[EINVAL, ENOENT],
             (1, Named::Thing(thing)) if is_carried(&thing) => &[
                 OK, EINVAL, ENOENT, EACCES, ECONNRESET, ENETDOWN, ENOTCONN, EDQUOT, EMFILE, ENOMEM,
             ],
