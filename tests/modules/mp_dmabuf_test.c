@@ -104,7 +104,7 @@ static struct sg_table *map_memory(struct dma_buf_attachment *attachment,
 
 	if (msleep_interruptible(delay))
 		return ERR_PTR(-EINTR);
-	table = kzalloc(sizeof(*table), GFP_KERNEL);
+	table = kzalloc_obj(*table);
 	if (!table)
 		return ERR_PTR(-ENOMEM);
 	err = sg_alloc_table(table, 1, GFP_KERNEL);

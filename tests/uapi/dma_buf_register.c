@@ -21,7 +21,7 @@
 
 static uint32_t interface;
 
-static uint32_t bridge(void)
+static uint32_t first_bridge(void)
 {
 	uint32_t ids[64], n;
 	struct mp_interfaces all = { .size = sizeof(all), .capacity = 64, .ids = address(ids) };
@@ -34,7 +34,7 @@ static uint32_t bridge(void)
 		if (one.flags & MP_INTERFACE_UP && !(one.flags & MP_INTERFACE_LOOPBACK))
 			return one.id;
 	}
-	HOLDS(!"a bridge");
+	HOLDS(!"an interface to a peer");
 	return 0;
 }
 
@@ -258,7 +258,7 @@ int main(int argc, char **argv)
 
 	HOLDS(argc == 2);
 	fabric = open_context();
-	interface = bridge();
+	interface = first_bridge();
 	for (n = 0; n < sizeof(scenarios) / sizeof(scenarios[0]); n++) {
 		if (!strcmp(argv[1], scenarios[n].name)) {
 			scenarios[n].run();

@@ -380,7 +380,7 @@ fn assertions() -> String {
             size,
             handle,
             flags,
-            reserved,
+            fd,
             address,
             length,
             pci_domain,
