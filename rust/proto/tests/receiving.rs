@@ -14,7 +14,7 @@ use mp_proto::receiving::{
     AddError, Arrived, Assembly, Context, Kept, ReceivingHalf, Upper, RX_HELD,
 };
 use mp_proto::ring::{
-    units_for, Chunk, Corrupt, Place, Producer, Record, ReserveError, Ringing, Split, Step,
+    units_for, Armed, Chunk, Corrupt, Place, Producer, Record, ReserveError, Ringing, Split, Step,
 };
 use mp_proto::side::Side;
 use mp_proto::wire::{BlockHdr, Tag, TaggedIndex};
@@ -226,17 +226,21 @@ impl Ring {
     }
 
     fn with_places(urgent: bool, count: usize) -> Ring {
+        Ring::in_place(PLACE, urgent, count)
+    }
+
+    fn in_place(place: Place, urgent: bool, count: usize) -> Ring {
         let (tx, rx) = (Tag::new(11, 22), Tag::new(22, 11));
         let has_memory = Rc::new(Cell::new(true));
         let parts = Parts {
             open: None,
             has_memory: has_memory.clone(),
         };
-        let half = Half::new(PLACE, tx, rx, Ringing::Level, urgent, parts, places(count));
+        let half = Half::new(place, tx, rx, Ringing::Level, urgent, parts, places(count));
         Ring {
             half: half.expect("a good place"),
             world: World {
-                own: Ram::new(4096 + PLACE.size as usize),
+                own: Ram::new(4096 + place.size as usize),
                 peers: Ram::new(4096),
                 is_open: Cell::new(true),
                 moves: Cell::new(true),
@@ -249,7 +253,7 @@ impl Ring {
             },
             has_memory,
             kept: RefCell::default(),
-            producer: Producer::new(PLACE, rx, tx, Ringing::Level).expect("a good place"),
+            producer: Producer::new(place, rx, tx, Ringing::Level).expect("a good place"),
             rest: None,
             frames: 0,
             sent: VecDeque::new(),
@@ -479,25 +483,33 @@ fn a_ring_stops_only_for_lack_of_memory() {
     ring.drain();
 }
 
-/// More records than places for those that are held: no record is overwritten, the peer waits, and
-/// it does not sleep for what it cannot take.
+/// More records than places for those that are held: none is overwritten, those that came later stay
+/// in the ring, and nobody polls for what cannot be taken.
 #[test]
 fn no_more_records_are_held_than_there_are_places() {
-    let mut ring = Ring::new(false);
+    let large = Place {
+        size: 1 << 16,
+        ..PLACE
+    };
+    let mut ring = Ring::in_place(large, false, RX_HELD);
     ring.world.moves.set(false);
     // The oldest one stays; those behind it are released, and held by it.
     ring.send(0);
     ring.receive(1, true);
     assert_eq!(ring.kept.borrow().len(), 1);
     let mut taken = 1;
-    for _ in 0..10 * RX_HELD {
-        ring.send(0);
+    for _ in 0..RX_HELD + 10 {
+        assert!(ring.send(0));
         taken += ring.receive(64, false) as usize;
     }
-    // Two units each: the ring is full before the places are.
-    assert_eq!(taken.min(RX_HELD), taken);
+    assert_eq!(taken, RX_HELD);
+    assert!(ring.half.unread_units(&ring.world.own) > 0);
+    assert!(!ring.half.is_ready(&ring.world.own));
     assert!(!ring.half.arm(&ring.world));
+    assert!(!ring.half.is_overdue(&ring.world.own));
     ring.check();
+    ring.give_back(0);
+    assert_eq!(ring.receive(64, false), 11);
     ring.drain();
 }
 
@@ -546,6 +558,23 @@ fn the_peer_is_told_within_a_poll() {
     let record = units_for((BlockHdr::SIZE + HEAD + 500) as u32);
     assert!(ring.most_unreturned > record, "several at a time");
     assert!(ring.most_unreturned <= ring.half.units() / 4 + 2 * record);
+    ring.drain();
+}
+
+/// A peer that has asked for room is woken when there is some, once; one that has not is not.
+#[test]
+fn a_peer_that_waits_for_room_is_woken() {
+    let mut ring = Ring::new(false);
+    while ring.send(500) {}
+    ring.receive(2, false);
+    assert_eq!(ring.world.bells.get(), 0, "nobody has asked");
+    while ring.send(500) {}
+    let (own, peers) = (&ring.world.own, &ring.world.peers);
+    let bytes = ring.producer.record_cap();
+    let armed = ring.producer.arm_space(own, peers, bytes);
+    assert_eq!(armed, Ok(Armed::Asleep));
+    ring.receive(64, false);
+    assert_eq!(ring.world.bells.get(), 1);
     ring.drain();
 }
 
