@@ -578,6 +578,39 @@ fn a_peer_that_waits_for_room_is_woken() {
     ring.drain();
 }
 
+/// The layer above, as it ends the epoch.
+struct Ends<'a>(&'a World);
+
+impl Upper<Rc<Spot>, Vec<u8>> for Ends<'_> {
+    fn frame(&self, _frame: &Arrived<'_>) -> Option<Rc<Spot>> {
+        self.0.is_open.set(false);
+        None
+    }
+
+    fn whole(&self, _whole: &Vec<u8>, _is_last: bool) {
+        unreachable!("a frame in one record");
+    }
+
+    fn no_memory(&self) {
+        unreachable!("a frame in one record");
+    }
+}
+
+/// An epoch may end while a frame is passed on: nothing is told to the peer then, however much was
+/// consumed.
+#[test]
+fn nothing_is_written_once_the_layer_above_has_ended_the_epoch() {
+    let mut ring = Ring::new(false);
+    assert!(
+        ring.send(3000),
+        "in one record, of more than a quarter of the ring"
+    );
+    let before = ring.world.peers.word(PLACE.cons);
+    assert!(ring.half.receive_one(&ring.world, &Ends(&ring.world)));
+    ring.half.end_poll(&ring.world);
+    assert_eq!(ring.world.peers.word(PLACE.cons), before);
+}
+
 /// A half without room for names keeps nothing, and loses nothing.
 #[test]
 fn without_places_nothing_is_kept() {
