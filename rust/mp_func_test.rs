@@ -9,7 +9,8 @@
 //! frames it receives, and checks the data of each when a later one takes its
 //! place. With `share=1` it offers memory of the commons to all peers that arrive; with
 //! `mark=` it stores a one to word `word=` of such memory, at that place of the peer
-//! `dst=`. What happened stands in `/sys/kernel/mp_func_test`:
+//! `dst=`. With `scribble=1` it stores ones to every page of that peer that any window leads to, whoever
+//! the memory is for. What happened stands in `/sys/kernel/mp_func_test`:
 //!
 //! ```text
 //! sent_ok, sent_failed      frames by the status their destructor got
@@ -29,6 +30,7 @@ use core::fmt::{
 };
 use kernel::{
     new_mutex,
+    page::PAGE_SIZE,
     prelude::*,
     sync::{
         atomic::{
@@ -55,9 +57,12 @@ use mp_kernel::{
         Worker, //
     }, //
 };
-use mp_proto::wire::{
-    PeerId,
-    Priority, //
+use mp_proto::{
+    reach,
+    wire::{
+        PeerId,
+        Priority, //
+    }, //
 };
 use mp_transport::{
     frame::{
@@ -73,6 +78,7 @@ use mp_transport::{
     memory::{
         Commons,
         Local, //
+        Memory,
     },
     peer::Peer,
     service,
@@ -229,6 +235,8 @@ struct TestFunction {
     share: Option<Local>,
     /// Where to store a one at the peer: the place, and the word of it.
     mark: Option<(u64, u64)>,
+    /// Whether to store wherever that is possible.
+    scribble: bool,
 }
 
 impl TestFunction {
@@ -237,6 +245,7 @@ impl TestFunction {
         keep: usize,
         share: Option<Local>,
         mark: Option<(u64, u64)>,
+        scribble: bool,
     ) -> impl PinInit<Self, Error> {
         let room = KVec::with_capacity(keep, GFP_KERNEL);
         try_pin_init!(Self {
@@ -249,6 +258,7 @@ impl TestFunction {
             kept <- new_spinlock_bh!(room?),
             share,
             mark,
+            scribble,
         })
     }
 
@@ -264,6 +274,12 @@ impl TestFunction {
             let remote = memory.reach(at, WORDS * 8)?;
             remote.store_u64(word * 8, 1)?;
             remote.flush()?;
+        }
+        if self.scribble && peer.id() == self.order.dst {
+            let limits = memory.limits();
+            scribble(&memory, reach::start_of(reach::ARENA), limits.remote_total)?;
+            let commons = reach::start_of(reach::COMMONS);
+            scribble(&memory, commons, limits.remote_commons)?;
         }
         Ok(())
     }
@@ -442,7 +458,7 @@ struct TestModule {
 impl kernel::Module for TestModule {
     fn init(_module: &'static ThisModule) -> Result<Self> {
         let function = Arc::pin_init(
-            TestFunction::new(order()?, keep()?, share()?, mark()?),
+            TestFunction::new(order()?, keep()?, share()?, mark()?, param!(scribble) != 0),
             GFP_KERNEL,
         )?;
         let directory = Directory::new(c"mp_func_test", None, function.clone())?;
@@ -492,6 +508,18 @@ fn mark() -> Result<Option<(u64, u64)>> {
         return Err(EINVAL);
     }
     Ok((at != u64::MAX).then_some((at, word)))
+}
+
+/// Store ones to each page of `len` bytes at a place of the peer.
+fn scribble(memory: &Arc<Memory>, at: u64, len: u64) -> Result {
+    if len == 0 {
+        return Ok(());
+    }
+    let remote = memory.reach(at, len)?;
+    for page in (0..len).step_by(PAGE_SIZE) {
+        remote.store_u64(page, 1)?;
+    }
+    remote.flush()
 }
 
 /// How many frames to keep, checked.
@@ -546,6 +574,10 @@ module! {
         word: u32 {
             default: 0,
             description: "word of that memory to store to, below 64",
+        },
+        scribble: u8 {
+            default: 0,
+            description: "1: store to all memory of the peer dst that any window leads to",
         },
     },
 }

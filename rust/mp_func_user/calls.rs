@@ -359,7 +359,8 @@ fn describe(context: &Context, info: &mut mp_info) -> Result<Told> {
             | MP_FEATURE_NAMES
             | MP_FEATURE_ARRIVALS
             | MP_FEATURE_HANDOVER
-            | MP_FEATURE_REGISTER_BAR,
+            | MP_FEATURE_REGISTER_BAR
+            | MP_FEATURE_ONE_PEER,
     );
     info.sessions_max = shared.limits.sessions;
     info.user_sessions_max = shared.limits.user_sessions;
@@ -501,26 +502,36 @@ fn own_segment(context: &Context, handle: u32) -> Result<Arc<Holding>> {
 fn create_segment(context: &Context, arg: UserPtr) -> Result {
     let (mut create, size) = read_sized::<mp_segment_create>(arg)?;
     expect_zero(create.reserved)?;
-    expect_zero(create.reserved2)?;
-    expect_zero(create.flags & !(MP_SEGMENT_PRIVATE | MP_SEGMENT_EMPTY))?;
+    let known = MP_SEGMENT_PRIVATE | MP_SEGMENT_EMPTY | MP_SEGMENT_ONE_PEER;
+    expect_zero(create.flags & !known)?;
     let is_private = create.flags & MP_SEGMENT_PRIVATE != 0;
+    let is_empty = create.flags & MP_SEGMENT_EMPTY != 0;
+    let is_for_one = create.flags & MP_SEGMENT_ONE_PEER != 0;
+    if !is_for_one {
+        expect_zero(create.interface)?;
+    }
     if is_private {
         expect_zero(create.id_more | create.name_size)?;
     }
-    if create.length == 0 {
+    if create.length == 0 || is_for_one && is_empty {
         return Err(EINVAL);
     }
+    let shared = context.shared();
     let wanted = Wanted {
         ids: (!is_private).then_some((create.id, create.id_more)),
         name: name_of_caller(create.name, create.name_size)?,
         length: create.length,
-        is_empty: create.flags & MP_SEGMENT_EMPTY != 0,
+        is_empty,
+        link: match is_for_one {
+            true => Some(shared.links.get(create.interface)?),
+            false => None,
+        },
     };
-    let shared = context.shared();
     let what = Make::Segment {
         // One that is empty is filled with memory that is not the fabric's.
-        len: if wanted.is_empty { 0 } else { wanted.length },
-        total: shared.links.memory_total(),
+        len: if is_empty { 0 } else { wanted.length },
+        total: shared.links.memory_total(wanted.link.as_deref()),
+        of: is_for_one.then_some(create.interface),
     };
     let object = context.make(what, || {
         let numbers = (shared.next_handle(), shared.next_handle());

@@ -241,8 +241,12 @@ pub(crate) type Shares = [Option<Share>; 2];
 
 /// What is to be made.
 pub(crate) enum Make {
-    /// A segment of so many bytes, of `total` that there are.
-    Segment { len: u64, total: u64 },
+    /// A segment of so many bytes, of `total` that there are `of` an interface, or of all.
+    Segment {
+        len: u64,
+        total: u64,
+        of: Option<u32>,
+    },
     /// One more use of a segment.
     Attachment,
     /// A connection.
@@ -506,10 +510,9 @@ impl Context {
         let any = share(Kind::Object, 1, limits.user_objects.into())?;
         let segment = || share(Kind::Segment, 1, limits.user_segments.into());
         let (own, memory) = match what {
-            Make::Segment { len, total } => {
+            Make::Segment { len, total, of } => {
                 Leased::settle();
-                let share =
-                    |most| Share::new(&self.payers, Kind::Memory(None), in_pages(len), most);
+                let share = |most| Share::new(&self.payers, Kind::Memory(of), in_pages(len), most);
                 let memory = limits.memory(total).map(share).transpose()?;
                 (segment()?, memory)
             }

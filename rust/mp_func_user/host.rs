@@ -139,24 +139,33 @@ impl Links {
         &self.segments
     }
 
-    /// Cut memory for a segment, which the peers of links reach.
+    /// Cut memory for a segment: that of a link, which its peer alone reaches, or of all, which the
+    /// peers of all links reach.
     ///
     /// # Errors
     ///
-    /// `EINVAL` for no bytes, `ENOSPC`, `ENOMEM`.
-    pub(crate) fn cut(&self, len: u64) -> Result<Local> {
-        // That there are no commons, or no longer, is no other case than that they are full.
-        Commons::get()
-            .and_then(|commons| commons.alloc(len))
-            .map_err(|e| match e == EINVAL || e == ENOMEM {
-                true => e,
-                false => ENOSPC,
-            })
+    /// `EINVAL` for no bytes, `ENETDOWN` if the link is down, `ENOSPC`, `ENOMEM`.
+    pub(crate) fn cut(&self, len: u64, of: Option<&Link>) -> Result<Local> {
+        let cut = match of {
+            Some(link) => link.memory().ok_or_else(error::net_down)?.alloc(len),
+            // That there are no commons, or no longer, is no other case than that they are full.
+            None => Commons::get().and_then(|commons| commons.alloc(len)),
+        };
+        cut.map_err(|e| match e {
+            e if e == EINVAL || e == ENOMEM => e,
+            e if of.is_some() && e == error::not_connected() => error::net_down(),
+            _ => ENOSPC,
+        })
     }
 
     /// Bytes of all memory that [`cut`](Self::cut) cuts from.
-    pub(crate) fn memory_total(&self) -> u64 {
-        Commons::get().map_or(0, |commons| commons.limits().total)
+    pub(crate) fn memory_total(&self, of: Option<&Link>) -> u64 {
+        match of {
+            Some(link) => link
+                .memory()
+                .map_or(0, |memory| memory.limits().local_total),
+            None => Commons::get().map_or(0, |commons| commons.limits().total),
+        }
     }
 
     /// Call `f` with each link.

@@ -495,6 +495,8 @@ pub(crate) struct Wanted {
     pub(crate) length: u64,
     /// It is made without memory.
     pub(crate) is_empty: bool,
+    /// The link whose peer alone reaches the memory; none if all peers do.
+    pub(crate) link: Option<Arc<Link>>,
 }
 
 /// All segments of this host.
@@ -594,7 +596,7 @@ impl Segments {
         // Takes its time: not under the lock.
         let piece = SetOnce::new();
         if !wanted.is_empty {
-            let memory = Piece::Local(links.cut(wanted.length)?);
+            let memory = Piece::Local(links.cut(wanted.length, wanted.link.as_deref())?);
             piece.populate(Arc::new(memory, GFP_KERNEL_ACCOUNT)?);
         }
         let (number, token) = numbers;

@@ -632,7 +632,7 @@ def test_names_that_cannot_be_are_refused(ends):
         ("OFFER", "mp_offer", {**port, **long}),
         ("OFFER", "mp_offer", {**port, "reserved": 1}),
         ("SEGMENT_CREATE", "mp_segment_create", {**segment, **long}),
-        ("SEGMENT_CREATE", "mp_segment_create", {**segment, "reserved2": 1}),
+        ("SEGMENT_CREATE", "mp_segment_create", {**segment, "interface": 1}),
         (
             "SEGMENT_CREATE",
             "mp_segment_create",

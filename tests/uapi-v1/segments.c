@@ -250,6 +250,22 @@ static void names_a_function_that_is_not_there(void)
 	GIVES(EINVAL, MP_IOC_SESSION_OPEN, &open);
 }
 
+static void is_for_this_host_alone(void)
+{
+	struct mp_segment_create create = {
+		.size = sizeof(create), .flags = MP_SEGMENT_ONE_PEER, .id = 89, .length = PAGE,
+		.interface = interface,
+	};
+
+	GOES(MP_IOC_SEGMENT_CREATE, &create);
+	HOLDS(segment(create.handle).length == PAGE && segment(create.handle).offset);
+	on_handle(MP_IOC_CLOSE, create.handle);
+	create.flags |= MP_SEGMENT_EMPTY;
+	GIVES(EINVAL, MP_IOC_SEGMENT_CREATE, &create);
+	create.flags = 0;
+	GIVES(EINVAL, MP_IOC_SEGMENT_CREATE, &create);
+}
+
 static void is_filled_from_a_dma_buf(void)
 {
 	struct mp_segment_dmabuf export = {
@@ -312,6 +328,7 @@ int main(void)
 	registers_memory_of_the_process();
 	names_a_function_that_is_not_there();
 	is_filled_from_a_dma_buf();
+	is_for_this_host_alone();
 	publishes_what_is_only_read();
 	return 0;
 }

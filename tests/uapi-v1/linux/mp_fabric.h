@@ -140,6 +140,7 @@ struct mp_info {
 #define MP_FEATURE_HANDOVER	0x8000	/* MP_IOC_EXPORT, MP_IOC_IMPORT */
 #define MP_FEATURE_DMABUF	0x10000	/* MP_IOC_SEGMENT_DMABUF, MP_REGISTER_DMABUF */
 #define MP_FEATURE_REGISTER_BAR	0x20000	/* MP_REGISTER_BAR, MP_LOCATION_BAR */
+#define MP_FEATURE_ONE_PEER	0x40000	/* MP_SEGMENT_ONE_PEER */
 
 /*
  * A status word is an aligned __u64 that tells the state of a connection, queue or session of
@@ -619,20 +620,29 @@ struct mp_park {
 
 #define MP_SEGMENT_PRIVATE	0x1	/* has no id, and is never published */
 #define MP_SEGMENT_EMPTY	0x4	/* without memory; see MP_IOC_SEGMENT_REGISTER */
+#define MP_SEGMENT_ONE_PEER	0x8	/* in memory that one interface leads to */
 
 /*
  * MP_IOC_SEGMENT_CREATE: memory of this host, all zero, with an id that is unique on this
- * host. No peer can do anything with it yet. An empty one has no memory: its length is
+ * host. No peer is told of it yet. An empty one has no memory: its length is
  * the most that can be registered. It may have a name as well, which is unique among the
  * segments of this host: peers find it by either.
  *
- * In this order: EINVAL: no bytes, a name too long, or one of a private segment. EDQUOT: too many
- * objects. EADDRINUSE: all ids that would do are taken, or the name is. ENOSPC: so much memory
- * cannot be had. ENOMEM.
+ * The memory is that which all peers have a window to: a peer whose kernel does not keep to what it
+ * is told can read and write it, also of private segments and of those that are for another peer.
+ * With MP_SEGMENT_ONE_PEER it is memory that only the window of the interface's peer leads to, as
+ * that of sessions, and with the interface to this host itself none: other peers cannot reach it
+ * by windows whatever they do, and it cannot be published for them without MP_PUBLISH_PLACED. It
+ * goes with the interface, as its bridge does.
+ *
+ * In this order: EINVAL: no bytes, an empty one for one peer, a name too long, or one of a private
+ * segment. ENODEV: no such interface. EDQUOT: too many objects. EADDRINUSE: all ids that would do
+ * are taken, or the name is. ENETDOWN: that interface is down. ENOSPC: so much memory cannot be had.
+ * ENOMEM.
  */
 struct mp_segment_create {
 	__u32 size;
-	__u32 flags;			/* MP_SEGMENT_PRIVATE, MP_SEGMENT_EMPTY */
+	__u32 flags;			/* MP_SEGMENT_PRIVATE, _EMPTY, _ONE_PEER */
 	__u32 id;			/* in: wanted, not looked at if private; out: that it has */
 	__u32 id_more;			/* in: how many ids after that would do as well; 0 if private */
 	__aligned_u64 length;		/* bytes */
@@ -640,7 +650,7 @@ struct mp_segment_create {
 	__u32 reserved;
 	__aligned_u64 name;		/* address */
 	__u32 name_size;		/* in bytes, at most MP_NAME_MAX; 0 for none */
-	__u32 reserved2;
+	__u32 interface;		/* of MP_SEGMENT_ONE_PEER, else 0 */
 };
 
 /*

@@ -112,7 +112,7 @@ forms! {
         &[ENOENT, ENOTCONN, ECONNRESET, ENETDOWN, ENXIO, EOPNOTSUPP, ERANGE, ENOMEM, ETIMEDOUT],
         [] [stores];
     SEGMENT_CREATE MP_IOC_SEGMENT_CREATE mp_segment_create 32 Late &[],
-        &[EDQUOT, EADDRINUSE, ENOSPC, ENOMEM], [] [name];
+        &[ENODEV, EDQUOT, EADDRINUSE, ENETDOWN, ENOSPC, ENOMEM], [] [name];
     SEGMENT_SHARE MP_IOC_SEGMENT_SHARE mp_handle 8 Never &[], &[ENOENT, EOPNOTSUPP], [] [];
     SEGMENT_ATTACH MP_IOC_SEGMENT_ATTACH mp_segment_attach 24 Late &[],
         &[ENOENT, EPERM, EDQUOT, ENOMEM], [] [];

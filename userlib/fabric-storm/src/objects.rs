@@ -202,12 +202,18 @@ impl Worker {
             return;
         }
         let has_fill = self.features & u64::from(MP_FEATURE_REGISTER) != 0;
+        let has_one_peer = self.features & u64::from(MP_FEATURE_ONE_PEER) != 0;
+        let (interface, is_there) = self.an_interface();
         let random = self.random();
         let is_private = random.one_in(6);
         let is_empty = has_fill && random.one_in(4);
+        let is_for_one = has_one_peer && !is_empty && random.one_in(4);
         let flag = |is_so, flag| if is_so { flag } else { 0 };
         let mut create = mp_segment_create {
-            flags: flag(is_private, MP_SEGMENT_PRIVATE) | flag(is_empty, MP_SEGMENT_EMPTY),
+            flags: flag(is_private, MP_SEGMENT_PRIVATE)
+                | flag(is_empty, MP_SEGMENT_EMPTY)
+                | flag(is_for_one, MP_SEGMENT_ONE_PEER),
+            interface: flag(is_for_one, interface),
             id: random.below(NUMBERS) as u32,
             id_more: match is_private {
                 true => 0,
@@ -224,7 +230,11 @@ impl Worker {
             },
             ..Default::default()
         };
-        let mut allowed: &[i32] = &[OK, EDQUOT, EADDRINUSE, ENOSPC, ENOMEM];
+        let mut allowed: &[i32] = match (is_for_one, is_there) {
+            (true, false) => &[ENODEV],
+            (true, true) => &[OK, EDQUOT, EADDRINUSE, ENETDOWN, ENOSPC, ENOMEM],
+            (false, _) => &[OK, EDQUOT, EADDRINUSE, ENOSPC, ENOMEM],
+        };
         if random.one_in(15) {
             match random.below(6) {
                 0 => create.length = 0,

@@ -39,6 +39,7 @@ pub const MP_FEATURE_ARRIVALS: u32 = 16384;
 pub const MP_FEATURE_HANDOVER: u32 = 32768;
 pub const MP_FEATURE_DMABUF: u32 = 65536;
 pub const MP_FEATURE_REGISTER_BAR: u32 = 131072;
+pub const MP_FEATURE_ONE_PEER: u32 = 262144;
 pub const MP_INTERFACE_UP: u32 = 1;
 pub const MP_INTERFACE_LOOPBACK: u32 = 2;
 pub const MP_INTERFACE_PCI: u32 = 4;
@@ -66,6 +67,7 @@ pub const MP_PARK_CHANGED: u32 = 1073741824;
 pub const MP_PARK_LATE: u32 = 2147483648;
 pub const MP_SEGMENT_PRIVATE: u32 = 1;
 pub const MP_SEGMENT_EMPTY: u32 = 4;
+pub const MP_SEGMENT_ONE_PEER: u32 = 8;
 pub const MP_REGISTER_PHYSICAL: u32 = 1;
 pub const MP_REGISTER_READ_ONLY: u32 = 2;
 pub const MP_REGISTER_BAR: u32 = 4;
@@ -379,7 +381,7 @@ pub struct mp_segment_create {
     pub reserved: __u32,
     pub name: __u64,
     pub name_size: __u32,
-    pub reserved2: __u32,
+    pub interface: __u32,
 }
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]

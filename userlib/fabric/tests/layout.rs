@@ -337,7 +337,7 @@ fn assertions() -> String {
             reserved,
             name,
             name_size,
-            reserved2
+            interface
         }
     );
     check!(
@@ -637,6 +637,7 @@ fn assertions() -> String {
         MP_FEATURE_DMABUF,
         MP_FEATURE_REGISTER_ANY,
         MP_FEATURE_REGISTER_BAR,
+        MP_FEATURE_ONE_PEER,
         MP_PARK_ARMED,
         MP_PARK_ENTRIES_MAX,
         MP_PARK_NONE,
@@ -644,6 +645,7 @@ fn assertions() -> String {
         MP_PARK_LATE,
         MP_SEGMENT_PRIVATE,
         MP_SEGMENT_EMPTY,
+        MP_SEGMENT_ONE_PEER,
         MP_REGISTER_BAR,
         MP_REGISTER_DMABUF,
         MP_REGISTER_PHYSICAL,
