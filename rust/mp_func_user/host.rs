@@ -479,14 +479,14 @@ impl Links {
                 route.link.fetched(to, number, frame)
             }
             Header::Stores(life) if life == self.life => route.store(frame),
+            Header::Message { life, from, number } if life == self.life => {
+                route.leave_message(header, (from, number), frame)
+            }
             // Of another life.
             Header::Message { .. }
             | Header::Put { .. }
             | Header::Fetched { .. }
             | Header::Stores(_) => Ok(()),
-            Header::Message { life, from, number } if life == self.life => {
-                route.leave_message(header, (from, number), frame)
-            }
             _ => route.leave(header, frame, Kind::Other),
         }
     }
