@@ -185,7 +185,8 @@ def test_connections_come_and_go_with_their_messages(fabric, ends):
         while len(connections) > dice.randrange(4):
             user.close(connections.pop(dice.choice(list(connections))))
         left = sum(sent) - sum(got)
-        for some, n in received(owner, port, left if number == ROUNDS - 1 else dice.randrange(left + 1)):
+        is_last = number == ROUNDS - 1
+        for some, n in received(owner, port, left if is_last else dice.randrange(left + 1)):
             assert n == got[some]
             got[some] += 1
     assert got == sent
