@@ -89,7 +89,8 @@ use mp_proto::{
         Object,
         Rights,
         Want, //
-    }, //
+    },
+    wire::Priority, //
 };
 use mp_transport::{
     frame::RxFrame,
@@ -142,6 +143,8 @@ pub(crate) struct Way {
     pub(crate) life: Life,
     /// What triggers an event.
     pub(crate) signal: Option<Arc<Signal>>,
+    /// That of messages to a port.
+    pub(crate) lane: Priority,
 }
 
 /// What a connection is to lead to.
@@ -424,6 +427,12 @@ impl Connection {
         inner.sender.taken(total).map_err(|_| error::protocol())?;
         self.has_room();
         Ok(())
+    }
+
+    /// How many messages have been sent to the port, modulo 2^32. No more are, once it has been
+    /// [stripped](Self::strip).
+    pub(crate) fn sent(&self) -> u32 {
+        self.inner.lock().sender.sent()
     }
 
     /// Whether what is written arrives.
@@ -722,7 +731,7 @@ impl Connection {
                     };
                     // Under the lock: messages are sent in the order of their numbers.
                     let unsent = inner.of_sender.as_ref().ok_or(ENOENT)?.value();
-                    match way.outbox.send_to_port(&header, data, unsent) {
+                    match way.outbox.send_to_port(&header, data, way.lane, unsent) {
                         // Others' messages are in the way.
                         Err(e) if e == EAGAIN => {}
                         Err(e) => return Err(e),

@@ -423,6 +423,30 @@ impl Route {
         entered
     }
 
+    /// Leave a message to a port to the worker, with the connection that it comes from and its
+    /// number. Without memory, that connection ends.
+    fn leave_message(
+        &self,
+        header: Header,
+        (from, number): (u32, u32),
+        frame: &RxFrame<'_>,
+    ) -> Result {
+        match self.link.arrived(from, number) {
+            Ok(true) => {}
+            Ok(false) => return Ok(()),
+            Err(e) => {
+                self.fail(e);
+                return Err(e);
+            }
+        }
+        self.leave(header, frame, Kind::ForPort).inspect_err(|e| {
+            if inbox::is_of_port(Kind::ForPort, *e) {
+                self.link.lose_message(from);
+                self.worker.kick();
+            }
+        })
+    }
+
     /// Deal with a message of the sharing engine, or leave it to the worker.
     fn share(&self, header: Header, frame: &RxFrame<'_>) -> Result {
         let message = sharing_message(frame);
@@ -464,17 +488,14 @@ impl Links {
                 route.link.fetched(to, number, frame)
             }
             Header::Stores(life) if life == self.life => route.store(frame),
-            // Of another life.
-            Header::Put { .. } | Header::Fetched { .. } | Header::Stores(_) => Ok(()),
-            Header::Message { from, .. } => {
-                let kind = Kind::ForPort(route.link.bells.lock().len());
-                route.leave(header, frame, kind).inspect_err(|e| {
-                    if inbox::is_of_port(kind, *e) {
-                        route.link.lose_message(from);
-                        route.worker.kick();
-                    }
-                })
+            Header::Message { life, from, number } if life == self.life => {
+                route.leave_message(header, (from, number), frame)
             }
+            // Of another life.
+            Header::Message { .. }
+            | Header::Put { .. }
+            | Header::Fetched { .. }
+            | Header::Stores(_) => Ok(()),
             _ => route.leave(header, frame, Kind::Other),
         }
     }

@@ -5,6 +5,8 @@
 //! Messages arrive where nothing may wait for memory. Without any, what the two services have to
 //! agree on goes to a [`Backlog`] of bytes, out of which the worker takes it once it has memory. A
 //! message to a port is not worth that: its connection ends.
+//!
+//! A goodbye that has overtaken messages to ports waits for them, and all others behind it.
 
 use crate::uapi::MP_MESSAGE_MAX;
 use kernel::{
@@ -19,7 +21,10 @@ use mp_kernel::{
     sync::SpinLockBh, //
 };
 use mp_proto::{
-    backlog::Backlog,
+    backlog::{
+        self,
+        Backlog, //
+    },
     fabric::{
         self,
         Header, //
@@ -64,9 +69,9 @@ const IN_FRONT: usize = fabric::SIZE + 1;
 /// What a message is about, of which so many may wait.
 #[derive(Clone, Copy)]
 pub(crate) enum Kind {
-    /// A message to a port. The peer has so many connections: each of them may have as many
-    /// messages under way as its window lets it.
-    ForPort(usize),
+    /// A message to a port. Each connection of the peer has as many at most as its window lets it,
+    /// which has been [checked](mp_proto::sharing::window::Receiver::arrived).
+    ForPort,
     /// Tells that a port has taken messages.
     Receipt,
     /// Anything else.
@@ -77,7 +82,7 @@ impl Kind {
     /// Most that wait.
     fn most(self) -> usize {
         match self {
-            Kind::ForPort(connections) => connections.saturating_mul(MESSAGES as usize),
+            Kind::ForPort => usize::MAX,
             Kind::Receipt => MAX_RECEIPTS,
             Kind::Other => MAX,
         }
@@ -87,7 +92,7 @@ impl Kind {
 /// Whether what is lost because of that error is a message of one connection to a port, and
 /// nothing that the two services have to agree on.
 pub(crate) fn is_of_port(kind: Kind, error: Error) -> bool {
-    matches!(kind, Kind::ForPort(_)) && error == ENOMEM
+    matches!(kind, Kind::ForPort) && error == ENOMEM
 }
 
 /// A message.
@@ -169,7 +174,7 @@ struct Counts {
 impl Counts {
     fn of(&mut self, kind: Kind) -> &mut usize {
         match kind {
-            Kind::ForPort(_) => &mut self.for_ports,
+            Kind::ForPort => &mut self.for_ports,
             Kind::Receipt => &mut self.receipts,
             Kind::Other => &mut self.others,
         }
@@ -178,6 +183,10 @@ impl Counts {
 
 struct State {
     queue: Fifo<Mail>,
+    /// Messages to ports.
+    for_ports: Fifo<Mail>,
+    /// A goodbye that waits for messages to ports: of all others, none is taken before it.
+    bye: Option<Mail>,
     /// Messages for which there was no memory, among those of the queue.
     backlog: Backlog<KVVec<u8>>,
     counts: Counts,
@@ -216,7 +225,10 @@ impl State {
     ///
     /// `ENOMEM`.
     fn enter(&mut self, mut mail: Mail) -> Result {
-        let queue = &mut self.queue;
+        let queue = match mail.kind {
+            Kind::ForPort => &mut self.for_ports,
+            _ => &mut self.queue,
+        };
         self.backlog.enter(|number| {
             mail.number = number;
             queue.push(mail)
@@ -249,9 +261,19 @@ impl State {
     ///
     /// `ENOMEM`, unless there is room for it: it stays.
     fn take(&mut self, data: KVec<u8>) -> Result<Option<Mail>> {
-        let queued = self.queue.front().map(|mail| mail.number);
-        if !self.backlog.is_first(queued) {
-            return Ok(self.queue.pop());
+        let number = |queue: &Fifo<Mail>| queue.front().map(|mail| mail.number);
+        let (other, for_port) = (number(&self.queue), number(&self.for_ports));
+        let is_for_port = match (other, for_port) {
+            (Some(other), Some(for_port)) => backlog::is_before(for_port, other),
+            (_, for_port) => for_port.is_some(),
+        };
+        let queue = match is_for_port || self.bye.is_some() {
+            true => &mut self.for_ports,
+            false => &mut self.queue,
+        };
+        let queued = queue.front().map(|mail| mail.number);
+        if self.bye.is_some() || !self.backlog.is_first(queued) {
+            return Ok(queue.pop());
         }
         let reserved = self.backlog.front().unwrap_or_default();
         let mail = Mail::copy_of(reserved, data)?;
@@ -273,6 +295,8 @@ impl Inbox {
         try_pin_init!(Self {
             state <- new_spinlock_bh!(State {
                 queue: Fifo::new(),
+                for_ports: Fifo::new(),
+                bye: None,
                 backlog: Backlog::new(KVVec::from_elem(0, RESERVED, GFP_KERNEL)?),
                 counts: Counts::default(),
                 again: None,
@@ -286,7 +310,8 @@ impl Inbox {
     /// it at once instead of leaving it here. Softirq context.
     pub(crate) fn is_empty(&self) -> bool {
         let state = self.state.lock();
-        state.queue.is_empty() && state.backlog.is_empty() && !state.busy && state.lost.is_none()
+        let is_idle = !state.busy && state.bye.is_none() && state.lost.is_none();
+        state.queue.is_empty() && state.for_ports.is_empty() && state.backlog.is_empty() && is_idle
     }
 
     /// Queue a message for the worker, which the caller wakes.
@@ -339,19 +364,25 @@ impl Inbox {
     }
 
     /// The next message for the worker, which is done with the one before; `None` if there is none.
-    /// Process context.
+    /// A goodbye that was [held](Self::hold) is one, once the messages have arrived for which it
+    /// waits. Process context.
     ///
     /// # Errors
     ///
     /// `ENOMEM` if it is to be tried again, or else why one was lost.
-    pub(crate) fn next(&self) -> Result<Option<Mail>> {
-        let reserved = {
+    pub(crate) fn next(&self, have_arrived: impl FnOnce() -> bool) -> Result<Option<Mail>> {
+        let (reserved, is_held) = {
             let mut state = self.state.lock();
             if let Some(mail) = state.again.take() {
                 return Ok(Some(mail));
             }
-            state.reserved()
+            (state.reserved(), state.bye.is_some())
         };
+        if is_held && have_arrived() {
+            let mut state = self.state.lock();
+            state.busy = true;
+            return Ok(state.bye.take());
+        }
         // Here there is time to wait for it.
         let data = KVec::with_capacity(reserved, GFP_KERNEL)?;
         let mut state = self.state.lock();
@@ -370,6 +401,11 @@ impl Inbox {
         self.state.lock().again = Some(mail);
     }
 
+    /// Keep a goodbye that has overtaken messages to ports, until these have arrived.
+    pub(crate) fn hold(&self, bye: Mail) {
+        self.state.lock().bye = Some(bye);
+    }
+
     /// The peer has left.
     pub(crate) fn clear(&self) {
         let old = {
@@ -377,7 +413,9 @@ impl Inbox {
             state.lost = None;
             state.backlog.clear();
             state.counts = Counts::default();
-            (state.again.take(), core::mem::take(&mut state.queue))
+            let held = (state.again.take(), state.bye.take());
+            let for_ports = core::mem::take(&mut state.for_ports);
+            (held, for_ports, core::mem::take(&mut state.queue))
         };
         drop(old);
     }

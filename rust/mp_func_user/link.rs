@@ -109,6 +109,7 @@ use mp_proto::{
         Greeting,
         Header,
         Life,
+        MESSAGES,
         NAMES,
         PLACED,
         SUPPORT, //
@@ -186,6 +187,11 @@ impl Up {
     /// Whether both services know of placed transfers.
     fn can_place(&self) -> bool {
         self.features & PLACED != 0
+    }
+
+    /// Whether messages to ports take a way of their own.
+    fn has_way_for_messages(&self) -> bool {
+        self.features & MESSAGES != 0
     }
 }
 
@@ -562,6 +568,9 @@ impl Link {
             }
             Header::Sharing(life) if is_for_me(greeting, life) => {
                 let message = Message::decode(&mail.data).ok_or_else(error::protocol)?;
+                if self.is_early(core, &message)? {
+                    return Ok(());
+                }
                 let received = self.with_shared(core, |engine, clerk| {
                     clerk.reserve(engine)?;
                     let received = engine.receive(&message, clerk);
@@ -578,13 +587,14 @@ impl Link {
                     Unheard::Later => ENOMEM,
                 })
             }
-            Header::Message { life, from, number } if is_for_me(greeting, life) => {
-                match self.arrived(from, number, core::mem::take(&mut mail.data)) {
-                    Err(e) if e == ENOMEM => {
+            Header::Message { life, from, .. } if is_for_me(greeting, life) => {
+                match self.deliver(from, core::mem::take(&mut mail.data)) {
+                    Ok(true) => self.with_shared(core, |engine, clerk| engine.left(from, clerk)),
+                    Ok(false) => Ok(()),
+                    Err(_) => {
                         self.lose_message(from);
                         self.end_broken(core)
                     }
-                    arrived => arrived,
                 }
             }
             // Triggers do not wait, nor do pieces of segments, nor stores.
@@ -778,7 +788,7 @@ impl Link {
         while core::mem::replace(&mut clerk.has_spoilt, false) {
             numbered::for_each(&self.connections, |connection| {
                 if connection.take_spoilt() {
-                    engine.leave(connection.number(), &mut clerk);
+                    engine.leave(connection.number(), connection.sent(), &mut clerk);
                     connection.lost();
                 }
             });
@@ -911,7 +921,8 @@ impl Link {
         // Before the peer hears of it: then it may use its memory anew.
         connection.strip();
         // Where the interface has gone, there is nobody to be told.
-        let _ = self.share(|engine, clerk| engine.leave(connection.number(), clerk));
+        let (number, sent) = (connection.number(), connection.sent());
+        let _ = self.share(|engine, clerk| engine.leave(number, sent, clerk));
         let gone = self.connections.lock().remove(&connection.number());
         drop(gone);
     }
@@ -1205,9 +1216,13 @@ impl Link {
         self.inbox.check()?;
         // What comes behind a Hello waits for that.
         self.open_up(core)?;
-        let Some(mut mail) = self.inbox.next()? else {
+        let Some(mut mail) = self.inbox.next(|| !self.has_early())? else {
             return Ok(false);
         };
+        if matches!(mail.header, Header::Bye(_)) && self.has_early() {
+            self.inbox.hold(mail);
+            return Ok(true);
+        }
         let received = self.receive(core, &mut mail);
         if received == Err(ENOMEM) {
             self.inbox.put_back(mail);

@@ -2,8 +2,10 @@
 
 //! What is to be sent to a peer: in order, and without loss as long as the peer is there.
 //!
-//! Messages go ahead of bulk data. To a peer that another one forwards to, both take one lane, in
-//! one order: what [`stores`](crate::stores) has sent is there before what is sent after it. That
+//! What services tell each other goes ahead of bulk data. Messages of processes to ports are bulk
+//! data themselves, unless the peer's release is older, and in an order of their own: the peer
+//! finds out by their numbers, and by how many a process has sent that leaves, when all are there.
+//! To a peer that another one forwards to, all take one lane, in one order: what [`stores`](crate::stores) has sent is there before what is sent after it. That
 //! host may drop a frame, so all of them are numbered ([`mp_proto::sequence`]).
 //!
 //! What the engines say waits as it is, and a signal once at most: the frame is made when it leaves,
@@ -463,7 +465,16 @@ impl FrameBody for Counted {
 ///
 /// `ENOMEM`.
 fn frame(header: &Header, body: impl FrameBody + 'static) -> Result<Frame> {
-    Frame::new(FUNC, &header.encode(), Priority::High, body)
+    frame_of(header, Priority::High, body)
+}
+
+/// The same in that lane.
+///
+/// # Errors
+///
+/// `ENOMEM`.
+fn frame_of(header: &Header, lane: Priority, body: impl FrameBody + 'static) -> Result<Frame> {
+    Frame::new(FUNC, &header.encode(), lane, body)
 }
 
 /// A place in an outbox for one signal; dropping it gives that back.
@@ -483,10 +494,26 @@ impl Drop for Place {
 /// wait.
 struct State {
     waiting: Chunked<Waiting, CHUNK>,
+    /// Messages to ports that have a lane of their own.
+    for_ports: Chunked<Waiting, CHUNK>,
     /// Messages of the engines that may come without more ado.
     held: usize,
     /// Of the frames in the one lane.
     numbers: Numbers,
+}
+
+impl State {
+    /// What waits for that lane.
+    fn of(&mut self, lane: Priority) -> &mut Chunked<Waiting, CHUNK> {
+        match lane {
+            Priority::High => &mut self.waiting,
+            Priority::Bulk => &mut self.for_ports,
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.waiting.is_empty() && self.for_ports.is_empty()
+    }
 }
 
 /// The frames to one peer.
@@ -530,6 +557,7 @@ impl Outbox {
                 places,
                 state <- new_spinlock_bh!(State {
                     waiting,
+                    for_ports: Chunked::new(),
                     held: BYE,
                     numbers: Numbers::default(),
                 }),
@@ -654,8 +682,8 @@ impl Outbox {
         self.enter(Waiting::Sharing(life, *message))
     }
 
-    /// Send a message of a process to a port, as soon as there is room. It is not charged to the
-    /// process: callers hold a lock that the link's worker takes.
+    /// Send a message of a process to a port in that lane, as soon as there is room. It is not
+    /// charged to the process: callers hold a lock that the link's worker takes.
     ///
     /// # Errors
     ///
@@ -664,16 +692,47 @@ impl Outbox {
         &self,
         header: &Header,
         data: &[u8],
+        lane: Priority,
         unsent: &Arc<Unsent>,
     ) -> Result {
+        // Where there is one lane, its frames are made as those that go ahead elsewhere.
+        let lane = match self.is_one_lane {
+            true => Priority::High,
+            false => lane,
+        };
         let one = UnsentOne::new(unsent).ok_or(EAGAIN)?;
-        if self.state.lock().waiting.len() >= MAX_FOR_PORTS {
+        if self.state.lock().of(lane).len() >= MAX_FOR_PORTS {
             return Err(EAGAIN);
         }
         let mut copied = KVec::with_capacity(data.len(), GFP_KERNEL)?;
         copied.extend_from_slice(data, GFP_KERNEL)?;
-        let frame = frame(header, Data(copied))?;
-        self.enter(Waiting::Frame { frame, _one: one })
+        let frame = frame_of(header, lane, Data(copied))?;
+        let mail = Waiting::Frame { frame, _one: one };
+        match lane {
+            Priority::High => self.enter(mail),
+            Priority::Bulk => self.enter_for_port(mail),
+        }
+    }
+
+    /// Append a message to a port to those that have a lane of their own. Sleeps before, if that
+    /// takes memory.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    fn enter_for_port(&self, mail: Waiting) -> Result {
+        let mut supply = Supply::new();
+        loop {
+            let mut state = self.state.lock();
+            let places = state.for_ports.len() + 1;
+            if state.for_ports.reserve_from(places, &mut supply) {
+                state.for_ports.push(mail)?;
+                self.flush(&mut state, Priority::Bulk);
+                return Ok(());
+            }
+            drop(state);
+            supply.fill(GFP_KERNEL | __GFP_NOWARN)?;
+        }
     }
 
     /// Send data that the peer's service stores, by the data rings.
@@ -757,7 +816,7 @@ impl Outbox {
             if is_new(state) {
                 state.waiting.push(Waiting::Signal(signal.clone()))?;
                 signal.waits.store(true, Relaxed);
-                self.flush(state);
+                self.flush(state, Priority::High);
             }
             Ok(())
         })?
@@ -770,15 +829,17 @@ impl Outbox {
     /// Append what there is room for, and send what can be sent.
     fn push(&self, state: &mut State, mail: Waiting) -> Result {
         state.waiting.push(mail)?;
-        self.flush(state);
+        self.flush(state, Priority::High);
         Ok(())
     }
 
     /// There may be room now.
     pub(crate) fn resume(&self) {
         let mut state = self.state.lock();
-        if !state.waiting.is_empty() {
-            self.flush(&mut state);
+        for lane in [Priority::High, Priority::Bulk] {
+            if !state.of(lane).is_empty() {
+                self.flush(&mut state, lane);
+            }
         }
     }
 
@@ -798,7 +859,7 @@ impl Outbox {
         let begun = monotonic_ns();
         for _ in 0..SHORT_MS {
             self.resume();
-            if self.state.lock().waiting.is_empty() {
+            if self.state.lock().is_empty() {
                 return true;
             }
             if self.shortage.is_late(begun, DRAIN_NS, monotonic_ns()) {
@@ -809,21 +870,21 @@ impl Outbox {
         false
     }
 
-    /// Whether there is room for messages by now; else the peer's completion tells.
-    fn has_room(&self) -> bool {
-        match self.is_one_lane {
-            true => self.peer.arm_tx(QUEUE),
-            false => self.peer.arm_priority(),
+    /// Whether there is room in that lane by now; else the peer's completion tells.
+    fn has_room(&self, lane: Priority) -> bool {
+        match lane {
+            Priority::High if !self.is_one_lane => self.peer.arm_priority(),
+            _ => self.peer.arm_tx(QUEUE),
         }
     }
 
-    /// What is to leave next of what waits.
+    /// What is to leave next of what waits for that lane.
     ///
     /// # Errors
     ///
     /// `ENOMEM`.
-    fn next(&self, state: &State) -> Result<Option<Frame>> {
-        let Some(mail) = state.waiting.front() else {
+    fn next(&self, state: &mut State, lane: Priority) -> Result<Option<Frame>> {
+        let Some(mail) = state.of(lane).front() else {
             return Ok(None);
         };
         let frame = mail.frame()?;
@@ -839,12 +900,12 @@ impl Outbox {
         self.worker.kick_in(1);
     }
 
-    /// Send what waits, as far as there is room.
-    fn flush(&self, state: &mut State) {
+    /// Send what waits for that lane, as far as there is room.
+    fn flush(&self, state: &mut State, lane: Priority) {
         let mut sent = false;
         let mut tries = 0;
         loop {
-            let frame = match self.next(state) {
+            let frame = match self.next(state, lane) {
                 Ok(Some(frame)) => frame,
                 Ok(None) => break,
                 Err(_) => {
@@ -854,7 +915,7 @@ impl Outbox {
             };
             match self.peer.send(&frame, QUEUE) {
                 Err(SendError::Full) => {
-                    if !self.has_room() {
+                    if !self.has_room(lane) {
                         break;
                     }
                     tries += 1;
@@ -869,7 +930,7 @@ impl Outbox {
                 }
                 // What a peer that has left does not get, it does not miss.
                 _ => {
-                    if let Some(mail) = state.waiting.pop() {
+                    if let Some(mail) = state.of(lane).pop() {
                         mail.leaves();
                     }
                     state.numbers.sent();

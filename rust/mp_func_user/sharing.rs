@@ -55,7 +55,8 @@ use mp_proto::{
         Why,
         SAYS,
         UNANSWERED, //
-    }, //
+    },
+    wire::Priority, //
 };
 use mp_transport::memory::{
     Exposure,
@@ -484,6 +485,10 @@ impl Clerk<'_> {
             outbox: far.outbox.clone(),
             life: far.life,
             signal,
+            lane: match far.has(fabric::MESSAGES) {
+                true => Priority::Bulk,
+                false => Priority::High,
+            },
         };
         connection.found(piece, &grant, way)
     }

@@ -60,7 +60,7 @@ impl<B: DerefMut<Target = [u8]>> Backlog<B> {
         let Some((number, _)) = self.reserve.front().and_then(split) else {
             return false;
         };
-        queued.is_none_or(|queued| (number.wrapping_sub(queued) as i32) < 0)
+        queued.is_none_or(|queued| is_before(number, queued))
     }
 
     /// Whether none is put by.
@@ -87,6 +87,11 @@ impl<B: DerefMut<Target = [u8]>> Backlog<B> {
     pub fn clear(&mut self) {
         self.reserve.clear();
     }
+}
+
+/// Whether a message has arrived before another one, by their numbers.
+pub fn is_before(number: u32, other: u32) -> bool {
+    (number.wrapping_sub(other) as i32) < 0
 }
 
 /// The number of a message that was put by, and the message.

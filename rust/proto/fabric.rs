@@ -18,7 +18,7 @@ pub const FUNC_ID: u32 = 0x5553_4552;
 pub const SUPPORT: Support = Support {
     oldest: FIRST,
     newest: FIRST,
-    features: NAMES | PLACED | GRANTS | OFFER_NAMES,
+    features: NAMES | PLACED | GRANTS | OFFER_NAMES | MESSAGES,
 };
 
 /// Optional feature: pairing messages may have names and what goes with them, requests may be held,
@@ -33,6 +33,10 @@ pub const GRANTS: u16 = 4;
 
 /// Optional feature: what is offered may be asked for by its name.
 pub const OFFER_NAMES: u16 = 8;
+
+/// Optional feature: messages to ports take the data rings, where they leave the control ring to
+/// what the services tell each other; a process that leaves tells how many it has sent.
+pub const MESSAGES: u16 = 16;
 
 /// The first release listens to no Hello that names another version in its header.
 const FIRST: u8 = 2;

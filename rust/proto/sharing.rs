@@ -36,7 +36,9 @@
 //!    arrived, a link that comes [up](Engine::owed_by_up).
 //! 5. A guest is not refused for want of memory: its host hears it [later](NoGrant::Later).
 //!
-//! The channel between the engines keeps order and loses nothing within an epoch. Everything in a
+//! The channel between the engines keeps order and loses nothing within an epoch. Messages to ports
+//! may take another one; then the caller hands a LEAVE in when all that were sent before it are
+//! with the port: see [`window::Receiver::left`]. Everything in a
 //! message is checked before anything is changed; what cannot be is [`Corrupt`], and the caller
 //! resets the link.
 //!
@@ -521,15 +523,15 @@ impl<O: Table<Own>, G: Table<Entry>> Engine<O, G> {
     }
 
     /// A process has left, and does not reach the memory any more; or it does not wait for the
-    /// answer.
-    pub fn leave(&mut self, number: u32, host: &mut impl Host) {
+    /// answer. So many messages has it sent.
+    pub fn leave(&mut self, number: u32, sent: u32, host: &mut impl Host) {
         let Some(own) = find(&self.own, number) else {
             return;
         };
         if self.is_up && !own.state.is_lost() {
             host.say(Message {
                 connection: number,
-                what: What::Leave,
+                what: What::Leave(sent),
             });
         }
         self.own.remove(number);
@@ -556,7 +558,7 @@ impl<O: Table<Own>, G: Table<Entry>> Engine<O, G> {
             What::Connect(want, name) => self.hear_connect(number, want, &name, host)?,
             What::Resume(want, token) => self.hear_resume(number, want, token, host)?,
             What::Resumed => self.hear_resumed(host),
-            What::Leave => self.hear_leave(number, host),
+            What::Leave(_) => self.left(number, host),
             What::Gone => self.hear_gone(number, host)?,
             What::Connected(grant) => self.hear_connected(number, grant, host)?,
             What::Refused(why) => self.hear_refused(number, why, host)?,

@@ -70,6 +70,17 @@ def no_link_ends(*guests):
     assert told() == before
 
 
+@contextmanager
+def frozen(guest, *others):
+    """Inside, a guest stands still; no link is down or starts over because of that."""
+    with no_link_ends(guest, *others):
+        guest.freeze()
+        try:
+            yield
+        finally:
+            guest.thaw()
+
+
 class Receivers:
     """Loads the test service on hosts, and unloads it in the end."""
 

@@ -4,13 +4,12 @@ outlives it."""
 
 import errno
 import json
-from contextlib import contextmanager
 
 import pytest
 import sharing
 import shell
 from ntbrig import stack
-from frames import no_link_ends, peer_id
+from frames import frozen, peer_id
 from pximc import MODULES
 from sharing import EACH, MP, PAST, fails, fill, pair
 from shell import until
@@ -49,17 +48,6 @@ def ends(fabric):
     """A process that offers, one that uses, and the interfaces between them."""
     with pair(fabric) as both:
         yield both
-
-
-@contextmanager
-def frozen(guest, *others):
-    """Inside, a guest stands still; no link is down or starts over because of that."""
-    with no_link_ends(guest, *others):
-        guest.freeze()
-        try:
-            yield
-        finally:
-            guest.thaw()
 
 
 def test_all_messages_are_taken_while_their_sender_stands_still(fabric, ends):

@@ -27,7 +27,13 @@ use kernel::{
 use mp_kernel::error;
 use mp_proto::{
     name::Name,
-    sharing::Want, //
+    sharing::{
+        message::{
+            Message,
+            What, //
+        },
+        Want, //
+    }, //
 };
 
 impl Link {
@@ -72,23 +78,66 @@ impl Link {
         }
     }
 
-    /// A message to the port of a connection of the peer has arrived.
+    /// A message to the port of a connection of the peer has arrived, of that number. Whether it
+    /// is to be delivered: not if the connection has ended. Softirq context.
     ///
     /// # Errors
     ///
-    /// `EPROTO` if it cannot be; `ENOMEM`: it is lost, and the connection is to end.
-    pub(super) fn arrived(&self, from: u32, number: u32, data: KVec<u8>) -> Result {
-        let port = {
+    /// `EPROTO` if it cannot be.
+    pub(crate) fn arrived(&self, from: u32, number: u32) -> Result<bool> {
+        let mut bells = self.bells.lock();
+        let bell = bells.iter_mut().find(|bell| bell.guest == from);
+        let Some(bell) = bell.filter(|bell| !bell.is_broken) else {
+            return Ok(false);
+        };
+        let arrived = bell.receiver.arrived(number);
+        arrived.map_err(|_| error::protocol())?;
+        Ok(true)
+    }
+
+    /// Deliver the oldest message of those that have arrived of a connection of the peer. Whether
+    /// that has left, and this was the last one.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`: it is lost, and the connection is to end.
+    pub(super) fn deliver(&self, from: u32, data: KVec<u8>) -> Result<bool> {
+        let (port, is_last) = {
             let mut bells = self.bells.lock();
             let bell = bells.iter_mut().find(|bell| bell.guest == from);
             let Some(bell) = bell.filter(|bell| !bell.is_broken) else {
-                return Ok(());
+                return Ok(false);
             };
-            let arrived = bell.receiver.arrived(number);
-            arrived.map_err(|_| error::protocol())?;
-            bell.number.clone()
+            (bell.number.clone(), bell.receiver.deliver())
         };
-        port.deliver(Mail { guest: from, data })
+        port.deliver(Mail { guest: from, data })?;
+        Ok(is_last)
+    }
+
+    /// Whether a connection of the peer leaves by that message before all that it has sent is with
+    /// the port. It has left then when that is.
+    ///
+    /// # Errors
+    ///
+    /// `EPROTO` if it cannot have sent so many.
+    pub(super) fn is_early(&self, core: &Core, message: &Message) -> Result<bool> {
+        let counts = core.up.as_ref().is_some_and(|up| up.has_way_for_messages());
+        let (What::Leave(sent), true) = (message.what, counts) else {
+            return Ok(false);
+        };
+        let mut bells = self.bells.lock();
+        let bell = bells.iter_mut().find(|b| b.guest == message.connection);
+        let Some(bell) = bell.filter(|bell| !bell.is_broken) else {
+            return Ok(false);
+        };
+        let left = bell.receiver.left(sent).map_err(|_| error::protocol())?;
+        Ok(!left)
+    }
+
+    /// Whether there are such connections.
+    pub(super) fn has_early(&self) -> bool {
+        let bells = self.bells.lock();
+        bells.iter().any(|bell| bell.receiver.has_left())
     }
 
     /// A message of that connection of the peer is lost, for want of memory: the connection ends
@@ -109,13 +158,16 @@ impl Link {
         let broken = || {
             let bells = self.bells.lock();
             let bell = bells.iter().find(|bell| bell.is_broken);
-            bell.map(|bell| bell.guest)
+            bell.map(|bell| (bell.guest, bell.receiver.has_left()))
         };
-        while let Some(guest) = broken() {
+        while let Some((guest, has_left)) = broken() {
             if let Some(number) = self.take_bell(guest) {
                 number.left(1);
             }
-            self.with_shared(core, |engine, clerk| engine.end_guest(guest, clerk))?;
+            self.with_shared(core, |engine, clerk| match has_left {
+                true => engine.left(guest, clerk),
+                false => engine.end_guest(guest, clerk),
+            })?;
         }
         Ok(())
     }

@@ -101,6 +101,19 @@ impl<O: Table<Own>, G: Table<Entry>> Engine<O, G> {
         ended.map(|entry| entry.guest.number)
     }
 
+    /// A guest has left, and all that it has sent has been dealt with.
+    pub fn left(&mut self, number: u32, host: &mut impl Host) {
+        let Some(entry) = find(&self.guests, number) else {
+            return;
+        };
+        let (guest, stage) = (entry.guest, entry.stage);
+        self.guests.remove(number);
+        host.event(match stage {
+            Stage::Ended => Event::LetGo(guest),
+            _ => Event::GuestLeft(guest),
+        });
+    }
+
     pub(super) fn hear_connect(
         &mut self,
         number: u32,
@@ -204,18 +217,6 @@ impl<O: Table<Own>, G: Table<Entry>> Engine<O, G> {
                 host.event(Event::GuestLeft(entry.guest));
             }
             !is_down
-        });
-    }
-
-    pub(super) fn hear_leave(&mut self, number: u32, host: &mut impl Host) {
-        let Some(entry) = find(&self.guests, number) else {
-            return;
-        };
-        let (guest, stage) = (entry.guest, entry.stage);
-        self.guests.remove(number);
-        host.event(match stage {
-            Stage::Ended => Event::LetGo(guest),
-            _ => Event::GuestLeft(guest),
         });
     }
 

@@ -20,8 +20,9 @@ pub enum What {
     Resume(Want, u32),
     /// The writer has resumed all that it had.
     Resumed,
-    /// The writer's process has left.
-    Leave,
+    /// The writer's process has left; so many messages has it sent altogether, if both services
+    /// have [`MESSAGES`](crate::fabric::MESSAGES).
+    Leave(u32),
     /// The writer's process does not reach the memory of a connection that was ended.
     Gone,
     /// The reader's connection is there.
@@ -111,7 +112,10 @@ impl Message {
                 RESUME | put_want(&mut b, &want)
             }
             What::Resumed => RESUMED,
-            What::Leave => LEAVE,
+            What::Leave(sent) => {
+                put_u32(&mut b, 8, sent);
+                LEAVE
+            }
             What::Gone => GONE,
             What::Connected(grant) => {
                 put_u32(&mut b, 8, rights_to_word(grant.rights));
@@ -172,7 +176,7 @@ impl Message {
             }
             RESUME => What::Resume(get_want(b, word)?, get_u32(b, 12)),
             RESUMED => What::Resumed,
-            LEAVE => What::Leave,
+            LEAVE => What::Leave(get_u32(b, 8)),
             GONE => What::Gone,
             CONNECTED => What::Connected(Grant {
                 token: get_u32(b, 12),

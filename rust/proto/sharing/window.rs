@@ -17,6 +17,11 @@ pub struct Sender {
 }
 
 impl Sender {
+    /// How many have been sent, modulo 2^32.
+    pub fn sent(&self) -> u32 {
+        self.sent
+    }
+
     /// Whether one more may be sent.
     pub fn has_room(&self) -> bool {
         self.sent.wrapping_sub(self.taken) < MESSAGES
@@ -50,20 +55,60 @@ impl Sender {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Receiver {
     arrived: u32,
+    /// So many of those that have arrived are with the port, or were.
+    delivered: u32,
     taken: u32,
+    /// How many there are altogether, of a sender that has left.
+    all: Option<u32>,
 }
 
 impl Receiver {
     /// The message of that number has arrived.
     ///
     /// # Errors
-    /// [`Corrupt`] if it is not the next one, or too many.
+    /// [`Corrupt`] if it is not the next one, or too many, or its sender had left before.
     pub fn arrived(&mut self, number: u32) -> Result<(), Corrupt> {
-        if number != self.arrived || self.arrived.wrapping_sub(self.taken) >= MESSAGES {
+        let is_behind_all = self.all == Some(number);
+        if number != self.arrived || is_behind_all || self.untaken() >= MESSAGES {
             return Err(Corrupt);
         }
         self.arrived = number.wrapping_add(1);
         Ok(())
+    }
+
+    /// The oldest of those that have arrived goes to the port. Whether it is the last one of a
+    /// sender that has left.
+    pub fn deliver(&mut self) -> bool {
+        self.delivered = self.delivered.wrapping_add(1);
+        self.has_all()
+    }
+
+    /// The sender has left, and has sent so many. Whether all of them are with the port; else
+    /// [`deliver`](Self::deliver) tells. It may be told again.
+    ///
+    /// # Errors
+    /// [`Corrupt`] if more have arrived, or so many cannot be under way.
+    pub fn left(&mut self, sent: u32) -> Result<bool, Corrupt> {
+        let is_another = self.all.is_some_and(|all| all != sent);
+        let under_way = sent.wrapping_sub(self.arrived);
+        if is_another || under_way > MESSAGES.saturating_sub(self.untaken()) {
+            return Err(Corrupt);
+        }
+        self.all = Some(sent);
+        Ok(self.has_all())
+    }
+
+    /// Whether the sender has left.
+    pub fn has_left(&self) -> bool {
+        self.all.is_some()
+    }
+
+    fn has_all(&self) -> bool {
+        self.all == Some(self.delivered)
+    }
+
+    fn untaken(&self) -> u32 {
+        self.arrived.wrapping_sub(self.taken)
     }
 
     /// One more has been taken: the total, if the sender is to be told.
@@ -90,7 +135,12 @@ mod tests {
             steps in prop::collection::vec(0u8..4, 0..300),
         ) {
             let mut sender = Sender { sent: start, taken: start };
-            let mut receiver = Receiver { arrived: start, taken: start };
+            let mut receiver = Receiver {
+                arrived: start,
+                delivered: start,
+                taken: start,
+                all: None,
+            };
             let (mut there, mut back) = (VecDeque::new(), VecDeque::new());
             for what in steps {
                 match what {
@@ -137,5 +187,36 @@ mod tests {
         assert_eq!(receiver.arrived(MESSAGES), Err(Corrupt));
         assert_eq!(receiver.take(), Some(1));
         assert_eq!(receiver.arrived(MESSAGES), Ok(()));
+    }
+    /// SI-TRDINT-3
+    #[test]
+    fn a_sender_has_left_when_all_that_it_has_sent_is_with_the_port() {
+        let mut receiver = Receiver::default();
+        for number in 0..3 {
+            assert_eq!(receiver.arrived(number), Ok(()));
+        }
+        assert!(!receiver.deliver());
+        assert!(!receiver.has_left());
+        assert_eq!(receiver.left(4), Ok(false));
+        assert_eq!(receiver.left(4), Ok(false));
+        assert_eq!(receiver.left(3), Err(Corrupt));
+        assert!(receiver.has_left());
+        assert!(!receiver.deliver());
+        assert!(!receiver.deliver());
+        assert_eq!(receiver.arrived(3), Ok(()));
+        assert!(receiver.deliver());
+        assert_eq!(receiver.arrived(4), Err(Corrupt));
+    }
+
+    #[test]
+    fn who_has_left_cannot_have_sent_less_than_has_arrived_or_more_than_has_room() {
+        let mut receiver = Receiver::default();
+        assert_eq!(receiver.left(MESSAGES + 1), Err(Corrupt));
+        assert_eq!(receiver.arrived(0), Ok(()));
+        assert_eq!(receiver.left(0), Err(Corrupt));
+        assert_eq!(receiver.left(MESSAGES + 1), Err(Corrupt));
+        assert!(!receiver.has_left());
+        assert_eq!(receiver.left(MESSAGES), Ok(false));
+        assert_eq!(Receiver::default().left(0), Ok(true));
     }
 }

@@ -240,7 +240,7 @@ impl Two {
 
     fn leave(&mut self, who: usize, number: u32) {
         self.sites[who].writes.remove(&number);
-        self.input(who, |engine, host| engine.leave(number, host));
+        self.input(who, |engine, host| engine.leave(number, 0, host));
     }
 
     fn end(&mut self, who: usize, token: u32) {
@@ -775,7 +775,7 @@ fn what_cannot_be_said_is_found() {
         say(number, What::Resume(segment(1), 77)),
     );
     bad(exporter, at_exporter, say(number, What::Gone));
-    for what in [What::Leave, What::Gone, What::Ended, What::Withdrawn] {
+    for what in [What::Leave(0), What::Gone, What::Ended, What::Withdrawn] {
         assert_eq!(exporter.receive(&say(99, what), at_exporter), Ok(()));
     }
 }
