@@ -10,7 +10,10 @@ const SHARED: (u32, u32) = (
     sys::MCAPI_ENDP_ATTR_SHARED_MEMORY,
 );
 const SMALL: (u32, u32) = (sys::MCAPI_ENDP_ATTR_MAX_PAYLOAD_SIZE, 64);
-const FREE: Answer<u8> = Answer::success(1);
+
+fn free() -> Answer<u8> {
+    Answer::success(1)
+}
 
 fn shared() -> Channel {
     Channel::with(PACKETS, &[SHARED, SMALL])
@@ -49,7 +52,7 @@ fn memory_is_free_when_the_receiver_has_released_it() {
     for n in [1, 2, 0] {
         channel.release(held[n]).unwrap();
         left[n] = false;
-        let expected = left.map(|left| if left { Answer::PENDING } else { FREE });
+        let expected = left.map(|left| if left { Answer::PENDING } else { free() });
         let told = all.each_ref().map(|data| channel.release_test(0, at(data)));
         assert_eq!(told, expected);
     }
@@ -81,10 +84,10 @@ fn a_send_is_complete_before_its_memory_is_free() {
         let (buffer, _) = channel.receive().unwrap();
         assert_eq!(channel.release_test(0, at(data)), Answer::PENDING);
         channel.release(buffer).unwrap();
-        assert_eq!(channel.release_test(0, at(data)), FREE);
+        assert_eq!(channel.release_test(0, at(data)), free());
     }
     assert_eq!(wait(sender, last), Ok(64));
-    assert_eq!(channel.release_test(0, at(&all[16])), FREE);
+    assert_eq!(channel.release_test(0, at(&all[16])), free());
     assert_eq!(
         receiver.with(|node| functions::pktchan_release_test(node, at(&all[16]))),
         Err(Error::BufferInvalid)
@@ -112,7 +115,7 @@ fn memory_is_free_by_and_by_when_the_channel_was_closed() {
             true => channel.release(buffer).unwrap(),
             false => functions::finalize(&channel.programs[1]).unwrap(),
         }
-        until(&channel, &data, FREE);
+        until(&channel, &data, free());
         functions::finalize(&channel.programs[0]).unwrap();
         assert_eq!(
             channel.release_test(0, at(&data)),
@@ -142,7 +145,7 @@ fn a_buffer_that_was_sent_on_is_lent() {
     assert_eq!(channel.release_test(1, buffer), Answer::PENDING);
     one.with(|node| functions::pktchan_release(node, again))
         .unwrap();
-    assert_eq!(channel.release_test(1, buffer), FREE);
+    assert_eq!(channel.release_test(1, buffer), free());
     channel.release(buffer).unwrap();
     let unknown = Answer::from(Error::BufferInvalid);
     assert_eq!(channel.release_test(1, buffer), unknown);
