@@ -264,7 +264,7 @@ impl<D: Device> ViShared<D> {
     }
 
     /// Begin a connection on a link that was made for it.
-    fn connected(self: &Arc<Self>, serial: Serial, link: Link<D>) -> Result<()> {
+    pub(super) fn connected(self: &Arc<Self>, serial: Serial, link: Link<D>) -> Result<()> {
         self.during(serial, |core| {
             core.engine.event(&self.nic.regions, Event::Established)?;
             core.attempt.sessions.clear();
