@@ -272,10 +272,11 @@ impl<D: Device> Pipe<D> {
     /// Give the slot of a packet back; one of a channel that is over needs nothing.
     pub(crate) fn release(&self, buffer: Buffer) -> Tried<()> {
         let mut inner = self.inner();
-        match buffer {
-            Buffer::Slot(held) => inner.give(held),
+        let held = match buffer {
+            Buffer::Slot(held) => held,
             Buffer::Copied(copied) => return inner.release_copy(*copied, &self.plan),
-        }
+        };
+        inner.give(held);
         inner.tried(Some(()))
     }
 

@@ -118,6 +118,7 @@ impl<D: Device> Sending<D> {
     ///
     /// # Errors
     /// As [`put()`](Self::put); [`Error::TooLong`]: also if no slot has room for it.
+    #[inline]
     pub fn put_in_slot(&mut self, message: &mut Outgoing<'_>) -> Result<Option<u64>> {
         self.shared.alive()?;
         let peer = self.sender.peer();

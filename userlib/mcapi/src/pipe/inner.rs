@@ -270,7 +270,7 @@ impl<D: Device> Inner<D> {
     }
 
     /// Give a slot back to the sender.
-    #[inline]
+    #[inline(always)]
     pub(super) fn give(&mut self, held: Held) {
         if let Ok(Open { inbox, .. }) = self.pair.open() {
             let stream = held.stream();

@@ -57,6 +57,7 @@ impl<D: Device> Outbox<D> {
     ///
     /// # Errors
     /// As [`Sending::put_in_slot`].
+    #[inline]
     pub fn put_in_slot(&mut self, message: &mut Outgoing<'_>, stream: u16) -> Result<bool> {
         let put = self.sending.put_in_slot(message)?.is_some();
         self.put |= put;
@@ -71,6 +72,7 @@ impl<D: Device> Outbox<D> {
     ///
     /// # Errors
     /// As [`Sending::put_in_slot`].
+    #[cold]
     pub fn put_in_known_slot(
         &mut self,
         message: &mut Outgoing<'_>,
