@@ -2,6 +2,7 @@
 """What calls leave alone: buffers that are the program's again, other nodes when a call has failed, and
 everything when a program has no place for a status. Between nodes of two hosts, and of one."""
 
+import random
 import struct
 
 import pytest
@@ -13,6 +14,8 @@ from outages import fabric
 from shell import until
 
 POISON = b"\xee" * 64
+# Of packet channels whose sender asks what the receiver has released.
+SHARED = {"memory_type": 1, "max_payload_size": 64}
 # A node with so few requests.
 REQUESTS = 8
 FEW = struct.pack("<5I44x", 0x4D43_5031, 64, 0, REQUESTS, 0)
@@ -225,3 +228,98 @@ def test_without_a_place_for_the_status_nothing_is_done(pair):
         assert other.waiting(kind, ends.receive) == 0
         ends.close()
     assert silent.noted == FUNCTIONS.keys() - ELSEWHERE - {"display_status"}
+
+
+# --- packets of shared memory
+
+
+class Lender:
+    """The sender of a packet channel of shared memory, and what the receiver has."""
+
+    def __init__(self, one, other):
+        self.one, self.other = one, other
+        self.ends = channel(PACKETS, one, other, **SHARED)
+        self.held = {}
+
+    def send(self, number):
+        """Send a packet from a place of its own; the place."""
+        at, size = self.one.passed(bytes([number] * 64))
+        self.one.call("pktchan_send", self.ends.send, at, size)
+        return at
+
+    def take(self, at, number):
+        """Receive what was sent from a place."""
+        packet = self.other.receive_packet(self.ends.receive)
+        assert self.other.read(packet.address, 64) == bytes([number] * 64)
+        self.held[at] = packet
+
+    def release(self, at):
+        self.other.release(self.held.pop(at))
+
+    def is_free(self, at):
+        """What the sender is told of a place."""
+        told = self.one.call("pktchan_release_test", at)
+        is_free = bool(told.value & 0xFF)
+        assert told.status == ("SUCCESS" if is_free else "PENDING")
+        return is_free
+
+    def close(self):
+        self.ends.close()
+
+
+def test_a_sender_is_told_what_the_receiver_has_released(pair):
+    """MC-PKTRELTEST-1, MC-BUF-5, MC-PKTREL-1: of endpoints of shared memory, a packet's memory is free when
+    the receiver has released it, and not when it was sent, received, or others were released; in any order,
+    as often as the slots go round."""
+    lender = Lender(*pair)
+    order = random.Random(5)
+    for _ in range(3):
+        places = [lender.send(number) for number in range(SLOTS)]
+        assert not any(lender.is_free(at) for at in places)
+        for number, at in enumerate(places):
+            lender.take(at, number)
+        assert not any(lender.is_free(at) for at in places)
+        left = set(places)
+        for at in order.sample(places, SLOTS):
+            lender.release(at)
+            left.remove(at)
+            until(lambda at=at: lender.is_free(at))
+            assert {at for at in places if not lender.is_free(at)} == left
+
+
+@pytest.mark.parametrize("how", ("released", "finalized", "killed"))
+@pytest.mark.parametrize("is_closed", (False, True))
+def test_what_a_receiver_has_is_free_when_it_goes(pair, how, is_closed):
+    """MC-PKTRELTEST-1, MC-PKTREL-4: also when both ends were closed; what was not received then is free."""
+    one, other = pair
+    lender = Lender(one, other)
+    kept, left = lender.send(1), lender.send(2)
+    lender.take(kept, 1)
+    if is_closed:
+        lender.close()
+        until(lambda: lender.is_free(left))
+    assert not lender.is_free(kept)
+    match how:
+        case "released":
+            lender.release(kept)
+        case "finalized":
+            other.finalize()
+        case "killed":
+            other.end()
+    until(lambda: lender.is_free(kept))
+    assert lender.is_free(left) == (is_closed or how != "released")
+
+
+def test_only_endpoints_of_one_memory_type_are_connected(pair):
+    """MC-CHAN-6, MC-EPATTRSET-2: shared or local memory, whichever end has which."""
+    one, other = pair
+    for ends in (
+        (one.endpoint(**SHARED), other.endpoint(max_payload_size=64)),
+        (one.endpoint(max_payload_size=64), other.endpoint(**SHARED)),
+    ):
+        with fails("ATTR_INCOMPATIBLE"):
+            one.connect(PACKETS, *ends).wait()
+    for value in (2, 0x1_0000, 0x1_0001):
+        with fails("ATTR_NOTSUPPORTED"):
+            one.endpoint(memory_type=value)
+    assert one.attribute(one.endpoint(**SHARED), "memory_type") == 1

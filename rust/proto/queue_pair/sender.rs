@@ -390,6 +390,52 @@ impl<L: DerefMut<Target = [Link]>, Q: DerefMut<Target = [Queue]>> Sender<L, Q> {
         Ok(known.ok_or(SendError::Stream)?.len)
     }
 
+    /// The slot that [`take_slot`](Self::take_slot) would take, by its number.
+    ///
+    /// # Errors
+    /// As [`take_slot`](Self::take_slot).
+    pub fn next_slot(
+        &mut self,
+        inb: &(impl Inbound + ?Sized),
+        stream: u16,
+    ) -> Result<Option<u32>, SendError> {
+        self.slots(inb, stream)?;
+        let queue = self.queues.get(usize::from(stream));
+        let first = queue.map(|queue| queue.first);
+        Ok(first.filter(|first| *first != NONE))
+    }
+
+    /// Whether the partner has closed its own direction: what it had given and acknowledged before is
+    /// known behind that.
+    ///
+    /// # Errors
+    /// [`Broken::Partner`], [`Broken::End`]: it has broken off.
+    pub fn is_closed_there(&mut self, inb: &(impl Inbound + ?Sized)) -> Result<bool, Broken> {
+        self.alive()?;
+        let word = inb.load_u64(END).map_err(Broken::from);
+        let end = word.and_then(End::decode);
+        let end = self.keep(end)?;
+        inb.rmb();
+        Ok(matches!(end, Some(End::Closed { .. })))
+    }
+
+    /// Whether the partner has given a slot, of this number, and nothing was sent in it since. Of a
+    /// slot that was sent: whether it has come back.
+    ///
+    /// # Errors
+    /// As [`take_slot`](Self::take_slot).
+    pub fn has_slot(
+        &mut self,
+        inb: &(impl Inbound + ?Sized),
+        number: u32,
+    ) -> Result<bool, Broken> {
+        self.alive()?;
+        let looked = self.look_free(inb);
+        self.keep(looked)?;
+        let link = self.links.get(number as usize);
+        Ok(link.is_some_and(|link| link.place != Place::Partner))
+    }
+
     fn pop(&mut self, stream: u16) -> Option<Slot> {
         let queue = self.queues.get_mut(usize::from(stream))?;
         let number = queue.first;

@@ -12,6 +12,11 @@ use std::{
 /// Addresses that are kept of a channel: at least as many as can be on their way.
 const KEPT: usize = SEND_BUFFERS_MAX as usize;
 
+/// What packets of channels of shared memory are noted under that were closed. No handle is 0.
+fn closed() -> Channel {
+    Channel::from_raw(0)
+}
+
 /// The last packets of each channel that is open, as memory allows.
 #[derive(Debug, Default)]
 pub struct Sent(Mutex<Notes>);
@@ -41,19 +46,9 @@ impl Notes {
         address: usize,
         request: Option<Request>,
     ) -> Result<(), TryReserveError> {
-        self.order.try_reserve(1)?;
-        let order = self.order.entry(channel).or_default();
-        let oldest = match order.len() == KEPT {
-            true => order.pop_front(),
-            false => None,
-        };
-        order.try_reserve(1)?;
         self.count += 1;
         let number = self.count;
-        order.push_back((address, number));
-        if let Some((address, number)) = oldest {
-            self.drop_packets(address, |packet| packet.number == number);
-        }
+        self.append(channel, address, number)?;
         self.packets.try_reserve(1)?;
         let packets = self.packets.entry(address).or_default();
         packets.retain(|packet| packet.channel != channel);
@@ -64,6 +59,41 @@ impl Notes {
             request,
         });
         Ok(())
+    }
+
+    /// Let a packet be the last one of a channel, in the place of the oldest one.
+    fn append(
+        &mut self,
+        channel: Channel,
+        address: usize,
+        number: u64,
+    ) -> Result<(), TryReserveError> {
+        self.order.try_reserve(1)?;
+        let order = self.order.entry(channel).or_default();
+        let oldest = match order.len() == KEPT {
+            true => order.pop_front(),
+            false => None,
+        };
+        order.try_reserve(1)?;
+        order.push_back((address, number));
+        if let Some((address, number)) = oldest {
+            self.drop_packets(address, |packet| packet.number == number);
+        }
+        Ok(())
+    }
+
+    /// Let a packet be one of those of closed channels.
+    fn retire(&mut self, address: usize, number: u64) -> Result<(), TryReserveError> {
+        let all = self.packets.get_mut(&address).into_iter().flatten();
+        let mut found = false;
+        for packet in all.filter(|packet| packet.number == number) {
+            packet.channel = closed();
+            found = true;
+        }
+        match found {
+            true => self.append(closed(), address, number),
+            false => Ok(()),
+        }
     }
 
     /// Drop packets of an address.
@@ -107,6 +137,17 @@ impl Sent {
         }
     }
 
+    /// Note that a channel was closed whose receiver may have packets still: they stay known, so many of
+    /// all such channels as of one. Where there is no memory for that, its packets are forgotten.
+    pub fn retire(&self, channel: Channel) {
+        let mut notes = self.notes();
+        for (address, number) in notes.order.remove(&channel).unwrap_or_default() {
+            if notes.retire(address, number).is_err() {
+                notes.drop_packets(address, |packet| packet.number == number);
+            }
+        }
+    }
+
     /// The number of the last packet.
     pub fn last(&self) -> u64 {
         self.notes().count
@@ -141,6 +182,34 @@ mod tests {
         assert_eq!(sent.find(10 + KEPT), Some(None));
         sent.forget(one);
         assert_eq!([sent.find(12), sent.find(1)], [None, Some(None)]);
+    }
+
+    /// MC-PKTRELTEST-1: packets of closed channels are known, so many of all of them.
+    #[test]
+    fn the_last_packets_of_closed_channels_are_known() {
+        let sent = Sent::default();
+        let request = Request::from_raw(7);
+        for channel in 1..=3 {
+            let [channel, address] = [channel, 10 * channel];
+            sent.note(Channel::from_raw(channel), address as usize, Some(request));
+            sent.note(Channel::from_raw(channel), 5, None);
+            sent.retire(Channel::from_raw(channel));
+            assert_eq!(sent.find(address as usize), Some(Some(request)));
+            assert_eq!(sent.find(5), Some(None));
+        }
+        let next = Channel::from_raw(4);
+        for address in 0..KEPT {
+            sent.note(next, 100 + address, None);
+        }
+        sent.note(next, 10, None);
+        sent.retire(next);
+        assert_eq!([5, 20, 30, 100].map(|at| sent.find(at)), [None; 4]);
+        assert_eq!(
+            [10, 101, 99 + KEPT].map(|at| sent.find(at)),
+            [Some(None); 3]
+        );
+        sent.forget(next);
+        assert_eq!(sent.find(10), Some(None));
     }
 
     /// MC-PKTRELTEST-2: of an address that was sent on several channels the last send counts, and an

@@ -11,6 +11,7 @@ mod messages;
 mod misuse;
 mod nodes;
 mod requests;
+mod shared;
 mod states;
 mod storm;
 mod timeouts;

@@ -51,6 +51,36 @@ impl BufferType {
     }
 }
 
+/// Where the data of a packet are, from the send on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[repr(u32)]
+pub enum MemoryType {
+    /// In the receiver's memory: that of the sender is free when the packet was sent.
+    #[default]
+    Local = 0,
+    /// In memory of both ends: that of the sender is free when the receiver has released the packet
+    /// (MC-PKTRELTEST-1).
+    Shared = 1,
+}
+
+impl MemoryType {
+    const FAIL_ON_MEM_LIMIT: u32 = 0x1_0000;
+
+    /// The type that a value of [`Attribute::MemoryType`] is.
+    ///
+    /// # Errors
+    /// [`Error::AttributeNotSupported`]: remote memory, and sends that fail where they would wait for
+    /// memory; [`Error::AttributeValue`].
+    fn of(value: u32) -> Result<Self> {
+        match value {
+            0 => Ok(MemoryType::Local),
+            1 => Ok(MemoryType::Shared),
+            _ if value & !Self::FAIL_ON_MEM_LIMIT <= 2 => Err(Error::AttributeNotSupported),
+            _ => Err(Error::AttributeValue),
+        }
+    }
+}
+
 /// An attribute of an endpoint. The numbers are those of `mcapi.h`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u32)]
@@ -66,7 +96,7 @@ pub enum Attribute {
     MaxPayloadSize = 3,
     /// A [`BufferType`], of channels.
     BufferType = 4,
-    /// 0: local memory.
+    /// A [`MemoryType`], of packet channels.
     MemoryType = 5,
     /// How many priorities there are.
     NumPriorities = 6,
@@ -146,6 +176,7 @@ pub(crate) struct Settings {
     pub(crate) kind: EndpointType,
     pub(crate) max_payload: u32,
     pub(crate) buffers: BufferType,
+    pub(crate) memory: MemoryType,
     pub(crate) priorities: u32,
     pub(crate) priority: u32,
     pub(crate) send_buffers: u32,
@@ -158,6 +189,7 @@ impl Default for Settings {
             kind: EndpointType::Message,
             max_payload: MESSAGE_MAX as u32,
             buffers: BufferType::Fifo,
+            memory: MemoryType::Local,
             priorities: PRIORITIES as u32,
             priority: 0,
             send_buffers: 64,
@@ -173,7 +205,7 @@ impl Settings {
             Attribute::Type => self.kind as u32,
             Attribute::MaxPayloadSize => self.max_payload,
             Attribute::BufferType => self.buffers as u32,
-            Attribute::MemoryType => 0,
+            Attribute::MemoryType => self.memory as u32,
             Attribute::NumPriorities => self.priorities,
             Attribute::Priority => self.priority,
             Attribute::NumSendBuffers => self.send_buffers,
@@ -201,7 +233,7 @@ impl Settings {
             Attribute::Type => self.kind = kind(value)?,
             Attribute::MaxPayloadSize => self.max_payload = within(0, MESSAGE_MAX as u32)?,
             Attribute::BufferType => self.buffers = buffers(value)?,
-            Attribute::MemoryType => memory_type(value)?,
+            Attribute::MemoryType => self.memory = MemoryType::of(value)?,
             Attribute::NumPriorities => {
                 self.priorities = within(self.priority + 1, PRIORITIES as u32)?;
             }
@@ -220,16 +252,6 @@ fn kind(value: u32) -> Result<EndpointType> {
 
 fn buffers(value: u32) -> Result<BufferType> {
     BufferType::of(value).ok_or(Error::AttributeValue)
-}
-
-/// Only local memory is supported; the others have names.
-fn memory_type(value: u32) -> Result<()> {
-    const FAIL_ON_MEM_LIMIT: u32 = 0x1_0000;
-    match value & !FAIL_ON_MEM_LIMIT {
-        0 if value == 0 => Ok(()),
-        0..=2 => Err(Error::AttributeNotSupported),
-        _ => Err(Error::AttributeValue),
-    }
 }
 
 /// How far a node is, which is for its program and those of others to agree on: an extension.
@@ -313,9 +335,12 @@ mod tests {
             (BufferType, 1, Ok(())),
             (BufferType, 2, Err(Error::AttributeValue)),
             (BufferType, 0, Ok(())),
+            (MemoryType, 1, Ok(())),
             (MemoryType, 0, Ok(())),
-            (MemoryType, 1, Err(Error::AttributeNotSupported)),
+            (MemoryType, 2, Err(Error::AttributeNotSupported)),
             (MemoryType, 0x1_0000, Err(Error::AttributeNotSupported)),
+            (MemoryType, 0x1_0001, Err(Error::AttributeNotSupported)),
+            (MemoryType, 0x1_0003, Err(Error::AttributeValue)),
             (MemoryType, 3, Err(Error::AttributeValue)),
             (NumPriorities, 9, Err(Error::AttributeValue)),
             (NumPriorities, 0, Err(Error::AttributeValue)),

@@ -55,6 +55,7 @@ mod error;
 mod id;
 mod incoming;
 mod latest;
+mod lent;
 mod link;
 mod node;
 mod outgoing;
@@ -71,7 +72,7 @@ mod wire;
 mod worker;
 
 pub use attributes::{
-    Attribute, BufferType, EndpointType, NodeAttributes, NodeState, SEND_BUFFERS_MAX,
+    Attribute, BufferType, EndpointType, MemoryType, NodeAttributes, NodeState, SEND_BUFFERS_MAX,
     STATUS_CLOSE_PENDING, STATUS_CONNECTED, STATUS_GET_PENDING, STATUS_OPEN, STATUS_OPEN_PENDING,
     STATUS_PACKET_CHANNEL, STATUS_RECEIVE, STATUS_SCALAR_CHANNEL, STATUS_SEND,
 };

@@ -79,6 +79,8 @@ pub(crate) struct NodeShared<D: Device> {
     pipes: RwLock<Table<u16, Arc<Pipe<D>>>>,
     /// Packets that the program has, by the addresses of their buffers.
     held: Mutex<Table<usize, HeldBy<D>>>,
+    /// Ways for data on which packets are lent, until nothing is lent on them any more.
+    lenders: Mutex<Vec<Arc<Pipe<D>>>>,
 }
 
 /// The slot of a packet that the program has, and whose it is.
@@ -148,6 +150,7 @@ impl<D: Device> Node<D> {
             connector: Worker::new()?,
             pipes: RwLock::default(),
             held: Mutex::default(),
+            lenders: Mutex::default(),
         }));
         node.start(claim)?;
         Ok(node)

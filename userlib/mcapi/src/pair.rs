@@ -97,6 +97,15 @@ impl<D: Device> Pair<D> {
         }
     }
 
+    /// Whether the session has ended, so that the other node has no part in it any more.
+    pub(crate) fn has_ended(&self) -> bool {
+        let state = self.session().and_then(|session| session.state().ok());
+        state.is_none_or(|state| {
+            let over = EventMask::CLOSED | EventMask::DOWN;
+            state.events.intersects(over)
+        })
+    }
+
     /// Look whether the other node's process or the link has gone, and take its signal: it gives
     /// one for each time that it was asked, for whatever comes first.
     pub(crate) fn look(&mut self) -> Option<End> {

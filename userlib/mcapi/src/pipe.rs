@@ -26,11 +26,11 @@ use crate::{
     connection::Role,
     latest::Copied,
     lock,
-    pair::{Open, Pair},
+    pair::Pair,
     wire::End,
     Error, Request, Result, Scalar,
 };
-use inner::{Inner, Item, Waiting};
+use inner::{Inner, Item, Sends, Waiting};
 use mp_fabric::{Deadline, Device, Session};
 use mp_queue_pair::{
     provider::{Answer, Attention, NotNow, Question},
@@ -124,7 +124,7 @@ impl<D: Device> Pipe<D> {
                 arrived: VecDeque::new(),
                 posted: VecDeque::new(),
                 waiting: VecDeque::new(),
-                setter: None,
+                sends: Sends::Plain,
                 getter: None,
                 ended: None,
                 is_broken: false,
@@ -146,7 +146,7 @@ impl<D: Device> Pipe<D> {
 
     /// Whether it is what a call with a handle is for.
     pub(crate) fn is(&self, channel: Channel, role: Role) -> bool {
-        self.channel.get() == Some(&channel) && self.plan.role == role
+        self.has(channel) && self.plan.role == role
     }
 
     /// Until when a call waits (MC-TMO-1).
@@ -202,10 +202,17 @@ impl<D: Device> Pipe<D> {
         }
     }
 
-    /// Let a packet, or the bytes of a scalar, wait until there is room.
-    pub(crate) fn wait_to_send(&self, request: Request, data: Box<[u8]>, is_counted: bool) {
+    /// Let a packet that the program has at an address, or the bytes of a scalar, wait until there is room.
+    pub(crate) fn wait_to_send(
+        &self,
+        request: Request,
+        address: usize,
+        data: Box<[u8]>,
+        is_counted: bool,
+    ) {
         self.inner().waiting.push_back(Waiting {
             request,
+            address,
             data,
             is_counted,
         });
@@ -269,13 +276,24 @@ impl<D: Device> Pipe<D> {
             Buffer::Slot(held) => held,
             Buffer::Copied(copied) => return inner.release_copy(*copied, &self.plan),
         };
-        if let Ok(Open { inbox, .. }) = inner.pair.open() {
-            let stream = held.stream();
-            // A sender that has gone needs no room.
-            let _ = inbox.receiving().give(held, stream);
-            let _ = inbox.receiving().publish();
-        }
+        inner.give(held);
         inner.tried(Some(()))
+    }
+
+    /// Whether a packet that the program has sent from an address is lent: not released by the receiver,
+    /// or not sent yet.
+    pub(crate) fn is_lent(&self, address: usize) -> bool {
+        self.inner().is_lent(address)
+    }
+
+    /// Whether nothing is lent any more, nor will be.
+    pub(crate) fn lends_no_more(&self) -> bool {
+        self.inner().lends_no_more()
+    }
+
+    /// Whether it is open by that handle.
+    pub(crate) fn has(&self, channel: Channel) -> bool {
+        self.channel.get() == Some(&channel)
     }
 
     /// Send a scalar, if there is room.
@@ -312,8 +330,7 @@ impl<D: Device> Pipe<D> {
     /// waits to be sent goes on (MC-CHAN-12, MC-CHAN-18, MC-PKTSCLOSE-3).
     pub(crate) fn close_here(&self) -> Ended {
         let mut inner = self.inner();
-        inner.is_closed = true;
-        inner.arrived.clear();
+        inner.close(&self.plan);
         let posted = std::mem::take(&mut inner.posted);
         let failed = |request| (request, Err(Error::ChannelInvalid));
         posted.into_iter().map(failed).collect()
@@ -411,7 +428,7 @@ impl<D: Device> Pipe<D> {
 #[cfg(test)]
 mod tests {
     use super::{inner::BUDGET, plan::tests::plan, *};
-    use crate::channel::Kind;
+    use crate::{channel::Kind, pair::Open};
     use mp_fabric::{Fabric, InterfaceId};
     use mp_queue_pair::{Data, Head, Outgoing};
     use mp_testing::{FakeDevice, Host, World};
@@ -465,7 +482,7 @@ mod tests {
         let [sender, _receiver] = pipe([Kind::Scalars; 2]);
         sender.progress();
         for n in 0..2 * BUDGET as u32 + 1 {
-            sender.wait_to_send(Request::from_raw(n + 1), Box::new([1, 2]), false);
+            sender.wait_to_send(Request::from_raw(n + 1), 0, Box::new([1, 2]), false);
         }
         let sent = [(); 4].map(|()| sender.progress().ended.len());
         assert_eq!(sent, [BUDGET, BUDGET, 1, 0]);

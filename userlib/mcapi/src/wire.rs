@@ -27,7 +27,9 @@
 //! Port and level are 16 bits each of one word, the port below; subject (0: endpoint, 1: node) and
 //! attribute, port and role, port and what has happened, priorities and priority likewise. Above the
 //! eight bits of the priority are as many of the type of buffers, 0 for queues and 1 for state buffers:
-//! to a node that knows of queues only, that is another priority than any that it has. A kind is 0
+//! to a node that knows of queues only, that is another priority than any that it has. The highest bit of
+//! the priorities is the type of memory, 1 for shared: to a node that has local memory only, those are
+//! more priorities than any endpoint has. A kind is 0
 //! for packets and 1 for scalars; a role has the kind in bit 0, and bit 1 set for a receiving end.
 //! What has happened is a [`Say`]. Kinds from 12 on are sent only if both nodes have the feature
 //! [`CHANNELS`]. Each frame of a message but the last has [`FRAME`] bytes of data.
@@ -43,7 +45,7 @@ pub(crate) use way::Packed;
 pub(crate) use way::{append, copied, End, Loop, Wire};
 
 use crate::{
-    attributes::BufferType,
+    attributes::{BufferType, MemoryType},
     channel::Kind,
     connection::{Role, Say},
     Endpoint, Error,
@@ -74,14 +76,15 @@ pub(crate) struct Lane {
     pub(crate) port: u16,
 }
 
-/// What has to be equal of two endpoints that are connected (MC-CHAN-6). Memory of all endpoints is of
-/// one type.
+/// What has to be equal of two endpoints that are connected (MC-CHAN-6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Terms {
     pub(crate) max_payload: u32,
+    /// Of 15 bits.
     pub(crate) priorities: u16,
     pub(crate) priority: u8,
     pub(crate) buffers: BufferType,
+    pub(crate) memory: MemoryType,
 }
 
 /// What a question asks of a port besides attributes: the first one that has an endpoint, from it on,

@@ -4,91 +4,18 @@
 
 mod common;
 
-use common::{briefly, receive, soon, Hosts, TestNode};
-use mcapi::{
-    Attribute, Channel, Completion, Endpoint, Error, Packet, Request, Result, PACKET_MAX,
-    STATUS_OPEN,
+use common::{
+    briefly,
+    ends::{bytes, close, endpoints, open, packets, scalars, take, until},
+    receive, soon, Hosts,
 };
+use mcapi::{Attribute, Channel, Completion, Error, Packet, PACKET_MAX, STATUS_OPEN};
 use mp_fabric::Errno;
 use mp_testing::Host;
 use std::{
     thread,
     time::{Duration, Instant},
 };
-
-/// Two nodes, each with an end of an open channel.
-struct Ends<'a> {
-    a: &'a TestNode,
-    b: &'a TestNode,
-    from: Endpoint,
-    to: Endpoint,
-    send: Channel,
-    receive: Channel,
-}
-
-fn open(node: &TestNode, request: Result<Request>) -> Channel {
-    match node.wait(request.unwrap(), soon()) {
-        Ok(Completion::Open(channel)) => channel,
-        other => panic!("{other:?}"),
-    }
-}
-
-/// A node, its endpoint, and the request to open its end.
-type End<'a> = (&'a TestNode, Endpoint, Result<Request>);
-
-/// Both ends of a channel, once they are open.
-fn opened<'a>((a, from, sends): End<'a>, (b, to, receives): End<'a>) -> Ends<'a> {
-    Ends {
-        a,
-        b,
-        from,
-        to,
-        send: open(a, sends),
-        receive: open(b, receives),
-    }
-}
-
-/// Make endpoints with these attributes.
-fn endpoints(a: &TestNode, b: &TestNode, attributes: &[(Attribute, u64)]) -> [Endpoint; 2] {
-    [a, b].map(|node| {
-        let endpoint = node.endpoint_create(None).unwrap();
-        for (attribute, value) in attributes {
-            node.set_endpoint_attribute(endpoint, *attribute, *value)
-                .unwrap();
-        }
-        endpoint
-    })
-}
-
-fn packets<'a>(a: &'a TestNode, b: &'a TestNode, attributes: &[(Attribute, u64)]) -> Ends<'a> {
-    let [from, to] = endpoints(a, b, attributes);
-    let connected = a.pktchan_connect_i(from, to).unwrap();
-    assert_eq!(a.wait(connected, soon()), Ok(Completion::Connected));
-    let (sends, receives) = (a.pktchan_send_open_i(from), b.pktchan_recv_open_i(to));
-    opened((a, from, sends), (b, to, receives))
-}
-
-fn scalars<'a>(a: &'a TestNode, b: &'a TestNode, attributes: &[(Attribute, u64)]) -> Ends<'a> {
-    let [from, to] = endpoints(a, b, attributes);
-    let connected = b.sclchan_connect_i(from, to).unwrap();
-    assert_eq!(b.wait(connected, soon()), Ok(Completion::Connected));
-    let (sends, receives) = (a.sclchan_send_open_i(from), b.sclchan_recv_open_i(to));
-    opened((a, from, sends), (b, to, receives))
-}
-
-fn bytes(packet: &Packet) -> Vec<u8> {
-    let mut bytes = vec![0; packet.len()];
-    assert_eq!(packet.read(&mut bytes), packet.len());
-    bytes
-}
-
-/// Receive a packet and release it.
-fn take(node: &TestNode, channel: Channel) -> Result<Vec<u8>> {
-    let packet = node.pktchan_recv(channel)?;
-    let data = bytes(&packet);
-    node.pktchan_release(packet.address()).unwrap();
-    Ok(data)
-}
 
 /// MC-PKTSEND-2, MC-PKTRECV-3, MC-GEN-11, MC-BUF-2, MC-BUF-6: packets of any size, whole and in
 /// order.
@@ -163,14 +90,6 @@ fn buffers_are_given_back_in_any_order() {
         assert_eq!(b.pktchan_release(address), Ok(()));
         assert_eq!(b.pktchan_is_held(address), Ok(false));
     }
-}
-
-/// Close both ends of a packet channel.
-fn close(ends: &Ends<'_>) {
-    let first = ends.a.pktchan_send_close_i(ends.send).unwrap();
-    let second = ends.b.pktchan_recv_close_i(ends.receive).unwrap();
-    assert_eq!(ends.a.wait(first, soon()), Ok(Completion::Closed));
-    assert_eq!(ends.b.wait(second, soon()), Ok(Completion::Closed));
 }
 
 /// MC-PKTSENDI-2, MC-PKTSENDI-3, MC-PKTRECVI-1, MC-PKTRECVI-3, MC-CHAN-20, MC-CHAN-21,
@@ -633,15 +552,6 @@ fn number(packet: &[u8]) -> u64 {
     let number = u64::from_le_bytes(packet[..8].try_into().unwrap());
     assert_eq!(packet, numbered(number), "a value in pieces");
     number
-}
-
-/// Call until the answer is the one that is waited for.
-fn until(is: impl Fn() -> bool) {
-    let begun = Instant::now();
-    while !is() {
-        assert!(begun.elapsed() < Duration::from_secs(20));
-        thread::yield_now();
-    }
 }
 
 /// MC-STATE-1: a producer that is ahead of its reader by any number of values never waits, and the

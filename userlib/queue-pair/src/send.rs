@@ -118,6 +118,7 @@ impl<D: Device> Sending<D> {
     ///
     /// # Errors
     /// As [`put()`](Self::put); [`Error::TooLong`]: also if no slot has room for it.
+    #[inline]
     pub fn put_in_slot(&mut self, message: &mut Outgoing<'_>) -> Result<Option<u64>> {
         self.shared.alive()?;
         let peer = self.sender.peer();
@@ -397,6 +398,36 @@ impl<D: Device> Sending<D> {
         self.shared.alive()?;
         let slots = outcome(self.sender.slots(&*self.shared.near, stream), 0);
         Ok(self.shared.judge(slots)?.unwrap_or(0))
+    }
+
+    /// The slot that the next [`put_in_slot()`](Self::put_in_slot) on a stream sends in, by its number;
+    /// nothing if none is free.
+    ///
+    /// # Errors
+    /// [`Error::Stream`], [`Error::Broken`].
+    pub fn next_slot(&mut self, stream: u16) -> Result<Option<u32>> {
+        let next = self.sender.next_slot(&*self.shared.near, stream);
+        Ok(self.shared.judge(outcome(next, 0))?.flatten())
+    }
+
+    /// Whether the partner has ended its own direction in order. What it had given back and acknowledged
+    /// by then is known when that is asked for behind this.
+    ///
+    /// # Errors
+    /// [`Error::Broken`].
+    pub fn is_closed_there(&mut self) -> Result<bool> {
+        let is_closed = self.sender.is_closed_there(&*self.shared.near);
+        self.shared.judge(is_closed.map_err(Error::from))
+    }
+
+    /// Whether the partner has given a slot back since it was sent last. What it has given is known also
+    /// when its process has gone.
+    ///
+    /// # Errors
+    /// [`Error::Broken`].
+    pub fn has_slot(&mut self, slot: u32) -> Result<bool> {
+        let has = self.sender.has_slot(&*self.shared.near, slot);
+        self.shared.judge(has.map_err(Error::from))
     }
 
     /// What a message waits for that [`put()`](Self::put) had no room for.

@@ -105,7 +105,8 @@ pub fn pktchan_release<D: Device>(state: &State<D>, buffer: *const c_void) -> Re
 }
 
 /// Tell whether the memory of a packet that was sent may be used again, or a buffer that was
-/// received is released (MC-PKTRELTEST-1 to MC-PKTRELTEST-4).
+/// received is released (MC-PKTRELTEST-1 to MC-PKTRELTEST-4). Memory of a packet that was sent on
+/// several channels may be when none of them has it.
 pub fn pktchan_release_test<D: Device>(
     state: &State<D>,
     buffer: *const c_void,
@@ -113,11 +114,12 @@ pub fn pktchan_release_test<D: Device>(
     if buffer.is_null() {
         return Err(Error::Parameter);
     }
-    let is_held = match state.sent.find(buffer.addr()) {
-        // It was copied when the request was complete, however that has ended.
-        Some(Some(request)) => matches!(state.node.test(request), Ok(None)),
-        Some(None) => false,
-        None if state.node.pktchan_is_held(buffer.addr())? => true,
+    let at = buffer.addr();
+    let is_held = match state.sent.find(at) {
+        // It was sent when the request was complete, or never is.
+        Some(Some(request)) if matches!(state.node.test(request), Ok(None)) => true,
+        Some(_) => state.node.pktchan_is_lent(at)?,
+        None if state.node.pktchan_is_held(at)? || state.node.pktchan_is_lent(at)? => true,
         None => return Err(Error::BufferInvalid),
     };
     Ok(match is_held {
@@ -137,7 +139,11 @@ pub fn pktchan_recv_close_i<D: Device>(state: &State<D>, channel: u32) -> Result
 /// Begin to close the sending end (MC-PKTSCLOSE-1 to MC-PKTSCLOSE-3).
 pub fn pktchan_send_close_i<D: Device>(state: &State<D>, channel: u32) -> Result<Begun> {
     let channel = Channel::from_raw(channel);
+    let lends = state.node.pktchan_lends(channel);
     let request = state.node.pktchan_send_close_i(channel)?;
-    state.sent.forget(channel);
+    match lends {
+        true => state.sent.retire(channel),
+        false => state.sent.forget(channel),
+    }
     Ok(Begun::plain(request, Destination::None))
 }

@@ -193,11 +193,11 @@ fn attributes_are_set_up_to_their_limits() {
         ),
         (
             sys::MCAPI_ENDP_ATTR_MEMORY_TYPE,
-            &[0],
+            &[1, 0],
             &[
-                (1, unsupported),
                 (2, unsupported),
                 (0x1_0000, unsupported),
+                (0x1_0001, unsupported),
                 (3, value),
             ],
         ),

@@ -51,6 +51,7 @@ impl Engine {
             role,
             max_payload: local.settings.max_payload,
             buffers: local.settings.buffers,
+            memory: local.settings.memory,
             timeout: local.settings.timeout,
             send_buffers: local.settings.send_buffers,
             priority: local.settings.priority,
@@ -69,6 +70,7 @@ impl Engine {
             priorities: local.settings.priorities as u16,
             priority: local.settings.priority as u8,
             buffers: local.settings.buffers,
+            memory: local.settings.memory,
         }
     }
 

@@ -187,6 +187,24 @@ impl<D: Device> Node<D> {
         Ok(lock(&self.0.held).contains_key(&address))
     }
 
+    /// Whether a packet that the program has sent from an address is lent: on a channel of
+    /// [shared memory](crate::MemoryType::Shared), and not released by the receiver, which still is there
+    /// (MC-PKTRELTEST-1). Also after the channel was closed.
+    ///
+    /// # Errors
+    /// [`Error::NodeNotInit`].
+    pub fn pktchan_is_lent(&self, address: usize) -> Result<bool> {
+        drop(self.0.alive()?);
+        let lenders = self.0.lenders();
+        Ok(lenders.iter().any(|pipe| pipe.is_lent(address)))
+    }
+
+    /// Whether packets that are sent on a channel are lent.
+    pub fn pktchan_lends(&self, channel: Channel) -> bool {
+        let lenders = self.0.lenders();
+        lenders.iter().any(|pipe| pipe.has(channel))
+    }
+
     /// Begin to close the receiving end of a packet channel: packets that were not received are
     /// discarded. The request is complete when both ends are closed.
     ///

@@ -5,8 +5,10 @@
 
 use super::{core::Core, waiting::begin_call, NodeShared, Tie, LOOK};
 use crate::{
+    channel::Direction,
     connection::Role,
     engine::News,
+    lent::address,
     lock,
     pipe::{Buffer, Done, Ended, Pipe, Plan, Tried},
     request::By,
@@ -145,9 +147,9 @@ impl<D: Device> NodeShared<D> {
             if by == By::Program {
                 pipe.check_room()?;
             }
-            let data = copied(&data)?;
+            let (at, data) = (address(&data), copied(&data)?);
             let request = core.engine.packet(pipe.plan.port, by)?;
-            pipe.wait_to_send(request, data, by == By::Program);
+            pipe.wait_to_send(request, at, data, by == By::Program);
             self.begin(core, pipe, request)
         })
     }
@@ -292,8 +294,21 @@ impl<D: Device> NodeShared<D> {
             core.ties.remove(&pipe.number);
             let ended = pipe.close_here();
             self.end(core, &pipe, ended);
-            // Its session ends with it: with the last packet that the program has (MC-PKTREL-4).
+            // Its session ends with it: with the last packet that the program has (MC-PKTREL-4), or that
+            // it has lent.
+            drop(pipe);
+            self.forget_lenders();
         }
+    }
+
+    /// Forget ways for data that were closed here and lend nothing any more.
+    fn forget_lenders(&self) {
+        lock(&self.lenders).retain(|pipe| !pipe.lends_no_more());
+    }
+
+    /// Ways for data that packets were lent on, also those of channels that were closed since.
+    pub(super) fn lenders(&self) -> Vec<Arc<Pipe<D>>> {
+        lock(&self.lenders).clone()
     }
 
     /// The node has ended.
@@ -303,6 +318,7 @@ impl<D: Device> NodeShared<D> {
             pipe.close();
         }
         drop(pipes);
+        lock(&self.lenders).clear();
         lock(&self.held).clear();
     }
 
@@ -365,6 +381,9 @@ impl<D: Device> NodeShared<D> {
             Some(pipe) => {
                 core.ties.insert(number, Tie::Pipe(Arc::clone(&pipe)));
                 core.busy.insert(plan.rank(), Arc::clone(&pipe));
+                if plan.is_lent() && plan.role.direction == Direction::Send {
+                    lock(&self.lenders).push(Arc::clone(&pipe));
+                }
                 let mut pipes = self.pipes.write().unwrap_or_else(PoisonError::into_inner);
                 pipes.insert(plan.port, Arc::clone(&pipe));
                 drop(pipes);

@@ -10,12 +10,13 @@ use crate::{
     attributes::BufferType,
     channel::{Direction, Kind},
     latest::{Copied, Getter, Setter},
+    lent::{address, Loans},
     pair::{end_of, Open, Pair},
     wire::End,
     Error, Request, Result,
 };
 use mp_fabric::Device;
-use mp_queue_pair::{Data, Head, Outgoing, Piece, Room};
+use mp_queue_pair::{Data, Head, Held, Outgoing, Piece, Room};
 use std::collections::VecDeque;
 
 /// Packets or scalars that are sent at once of those that wait, before others get a turn: what is more
@@ -29,10 +30,24 @@ pub(super) enum Item {
     Scalar { width: u8, value: u64 },
 }
 
+/// How what is sent goes, once the way is open.
+#[derive(Debug, Default)]
+pub(super) enum Sends {
+    /// By the ring.
+    #[default]
+    Plain,
+    /// By the state buffer that the channel has.
+    Latest(Box<Setter>),
+    /// By the ring, with a note of what the receiver has not released.
+    Lent(Box<Loans>),
+}
+
 /// A packet, or a scalar, that is not sent yet.
 #[derive(Debug)]
 pub(super) struct Waiting {
     pub(super) request: Request,
+    /// Where the program has its data.
+    pub(super) address: usize,
     pub(super) data: Box<[u8]>,
     /// It takes one of the endpoint's send buffers.
     pub(super) is_counted: bool,
@@ -47,8 +62,8 @@ pub(super) struct Inner<D: Device> {
     pub(super) posted: VecDeque<Request>,
     /// What waits to be sent.
     pub(super) waiting: VecDeque<Waiting>,
-    /// The state buffer, if the channel has one and is open, at the sender and at the receiver.
-    pub(super) setter: Option<Box<Setter>>,
+    pub(super) sends: Sends,
+    /// The state buffer at the receiver, if the channel has one and is open.
     pub(super) getter: Option<Box<Getter>>,
     /// Why nothing can be sent, or nothing more will arrive.
     pub(super) ended: Option<Error>,
@@ -79,7 +94,7 @@ impl<D: Device> Inner<D> {
 
     /// Whether there is something left to do for a value that was sent.
     pub(super) fn is_setting(&self) -> bool {
-        self.setter.as_ref().is_some_and(|setter| setter.is_busy())
+        matches!(&self.sends, Sends::Latest(setter) if setter.is_busy())
     }
 
     /// Whether the state buffer has a value that was not received.
@@ -100,18 +115,22 @@ impl<D: Device> Inner<D> {
         }
     }
 
-    /// Begin with the state buffer, if the channel has one: both ends are there.
+    /// Begin with the state buffer, if the channel has one, or with notes of what is lent: both ends are
+    /// there.
     ///
     /// # Errors
     /// [`End::Broken`]: the windows are not as they have to be.
-    pub(super) fn begin_latest(&mut self, plan: &Plan) -> Result<(), End> {
+    pub(super) fn begin_with(&mut self, plan: &Plan) -> Result<(), End> {
+        if plan.is_lent() && plan.role.direction == Direction::Send {
+            self.sends = Sends::Lent(Box::default());
+        }
         if plan.buffers == BufferType::Fifo {
             return Ok(());
         }
         let Open { outbox, inbox } = self.pair.open()?;
         let most = plan.value_max();
         match plan.role.direction {
-            Direction::Send => self.setter = Some(Box::new(Setter::new(outbox, most)?)),
+            Direction::Send => self.sends = Sends::Latest(Box::new(Setter::new(outbox, most)?)),
             Direction::Receive => {
                 let count = match plan.role.kind {
                     Kind::Packets => *SLOTS.end(),
@@ -163,7 +182,7 @@ impl<D: Device> Inner<D> {
     /// Everything that waits ends.
     pub(super) fn end(&mut self, error: Error) -> Ended {
         let error = *self.ended.get_or_insert(error);
-        if let Some(setter) = &mut self.setter {
+        if let Sends::Latest(setter) = &mut self.sends {
             setter.forget();
         }
         let sends = std::mem::take(&mut self.waiting);
@@ -173,18 +192,98 @@ impl<D: Device> Inner<D> {
         all.map(|request| (request, Err(error))).collect()
     }
 
-    /// Make a value the latest one of the state buffer, which has room unless there is no memory.
+    /// Make a value the latest one of the state buffer, which has room unless there is no memory; or lend
+    /// a packet that the program has at an address, if there is room.
     #[cold]
-    pub(super) fn set(&mut self, kind: u8, data: Piece<'_>) -> Result<bool, End> {
-        match &mut self.setter {
-            Some(setter) => setter.set(&mut self.pair.open()?.outbox, kind, data),
-            None => Ok(true),
+    pub(super) fn send_otherwise(
+        &mut self,
+        kind: u8,
+        address: usize,
+        data: Piece<'_>,
+    ) -> Result<bool, End> {
+        let Open { outbox, .. } = self.pair.open()?;
+        match &mut self.sends {
+            Sends::Latest(setter) => setter.set(outbox, kind, data),
+            Sends::Lent(loans) => loans.send(outbox, address, data),
+            Sends::Plain => Ok(true),
+        }
+    }
+
+    /// Whether a packet that the program has sent from an address was not released by the receiver, or
+    /// waits to be sent.
+    pub(super) fn is_lent(&mut self, address: usize) -> bool {
+        let is_known = match &self.sends {
+            Sends::Lent(loans) => loans.has(Some(address)),
+            _ => return false,
+        };
+        let waits = || {
+            self.waiting
+                .iter()
+                .any(|waiting| waiting.address == address)
+        };
+        waits() || (is_known && self.settled().is_some_and(|loans| loans.has(Some(address))))
+    }
+
+    /// Whether nothing is lent, and nothing will be: the program has closed this end.
+    pub(super) fn lends_no_more(&mut self) -> bool {
+        let sends = !self.is_closed || self.has_to_send();
+        !sends && self.settled().is_none_or(|loans| !loans.has(None))
+    }
+
+    /// What is lent now. When the session has ended, the receiver has nothing of it any more.
+    fn settled(&mut self) -> Option<&Loans> {
+        let Sends::Lent(loans) = &mut self.sends else {
+            return None;
+        };
+        let settled = match self.pair.open() {
+            Ok(Open { outbox, .. }) => loans.settle(outbox),
+            Err(end) => Err(end),
+        };
+        if settled.is_err() || (loans.has(None) && self.pair.has_ended()) {
+            loans.forget();
+        }
+        Some(loans)
+    }
+
+    /// Close this end, and discard what has arrived. Where packets are lent, their sender is told of it, and
+    /// that nothing more is taken.
+    pub(super) fn close(&mut self, plan: &Plan) {
+        let was_closed = std::mem::replace(&mut self.is_closed, true);
+        let is_lent = plan.is_lent() && plan.role.direction == Direction::Receive;
+        if is_lent && !was_closed {
+            // One that has failed has nothing more.
+            let _ = self.take_all(plan);
+            for item in std::mem::take(&mut self.arrived) {
+                if let Item::Packet(Buffer::Slot(held)) = item {
+                    self.give(held);
+                }
+            }
+            if let Ok(Open { inbox, .. }) = self.pair.open() {
+                let receiving = inbox.receiving();
+                receiving.acknowledge(receiving.received());
+                // A sender that has gone need not be told.
+                let _ = receiving.publish();
+                self.pair.finish();
+            }
+        }
+        self.arrived.clear();
+    }
+
+    /// Give a slot back to the sender.
+    #[inline(always)]
+    pub(super) fn give(&mut self, held: Held) {
+        if let Ok(Open { inbox, .. }) = self.pair.open() {
+            let stream = held.stream();
+            // A sender that has gone needs no room.
+            let _ = inbox.receiving().give(held, stream);
+            let _ = inbox.receiving().publish();
         }
     }
 
     pub(super) fn send_packet(&mut self, data: Piece<'_>) -> Result<bool> {
-        if self.setter.is_some() {
-            return self.set(0, data).map_err(|_| Error::Transmission);
+        if !matches!(self.sends, Sends::Plain) {
+            let sent = self.send_otherwise(0, address(&data), data);
+            return sent.map_err(|_| Error::Transmission);
         }
         let pieces = [data];
         let mut message = Outgoing::new(Head::default(), &[], &pieces);
@@ -196,9 +295,15 @@ impl<D: Device> Inner<D> {
         sent.map_err(|_| Error::Transmission)
     }
 
-    pub(super) fn send_waiting(&mut self, plan: &Plan, data: &[u8]) -> Result<bool> {
+    pub(super) fn send_waiting(&mut self, plan: &Plan, first: &Waiting) -> Result<bool> {
+        let data = &*first.data;
         if plan.role.kind == Kind::Packets {
-            return self.send_packet(Piece::Bytes(data));
+            let data = Piece::Bytes(data);
+            if matches!(self.sends, Sends::Plain) {
+                return self.send_packet(data);
+            }
+            let sent = self.send_otherwise(0, first.address, data);
+            return sent.map_err(|_| Error::Transmission);
         }
         let mut value = [0; 8];
         for (to, from) in value.iter_mut().zip(data) {
@@ -211,12 +316,13 @@ impl<D: Device> Inner<D> {
     pub(super) fn set_scalar(&mut self, width: u8, value: u64) -> Result<bool> {
         let bytes = value.to_le_bytes();
         let data = Piece::Bytes(bytes.get(..width.into()).unwrap_or_default());
-        self.set(width, data).map_err(|_| Error::General)
+        let sent = self.send_otherwise(width, 0, data);
+        sent.map_err(|_| Error::General)
     }
 
     #[inline]
     pub(super) fn send_scalar(&mut self, width: u8, value: u64) -> Result<bool> {
-        if self.setter.is_some() {
+        if !matches!(self.sends, Sends::Plain) {
             return self.set_scalar(width, value);
         }
         let bytes = value.to_le_bytes();
@@ -392,7 +498,7 @@ impl<D: Device> Inner<D> {
         }
         moved.has_begun = self.pair.has_begun();
         if moved.has_begun {
-            self.begin_latest(plan)?;
+            self.begin_with(plan)?;
         }
         moved.ended = self.receive(plan);
         if self.is_broken {
@@ -402,7 +508,7 @@ impl<D: Device> Inner<D> {
             let Some(first) = self.waiting.pop_front() else {
                 break;
             };
-            match self.send_waiting(plan, &first.data) {
+            match self.send_waiting(plan, &first) {
                 Ok(true) => {
                     let sent = Done::Sent(first.data.len());
                     moved.ended.push((first.request, Ok(sent)));
@@ -417,7 +523,7 @@ impl<D: Device> Inner<D> {
                 }
             }
         }
-        if let Some(setter) = &mut self.setter {
+        if let Sends::Latest(setter) = &mut self.sends {
             setter.go_on(&mut self.pair.open()?.outbox)?;
         }
         if self.is_closed && !self.has_to_send() && !self.is_finished {

@@ -3,7 +3,7 @@
 //! How the way for data of a channel is made: sizes of its windows, and what they are divided into.
 
 use crate::{
-    attributes::BufferType,
+    attributes::{BufferType, MemoryType},
     channel::{Direction, Kind},
     connection::Role,
     PACKET_MAX,
@@ -38,6 +38,7 @@ pub(crate) struct Plan {
     /// Most bytes of a packet.
     pub(crate) max_payload: u32,
     pub(crate) buffers: BufferType,
+    pub(crate) memory: MemoryType,
     /// How long blocking calls wait, in milliseconds.
     pub(crate) timeout: u32,
     /// Most sends that are not complete, by calls that do not wait.
@@ -51,6 +52,13 @@ impl Plan {
     /// whose port is lower first.
     pub(crate) fn rank(&self) -> (u32, u16) {
         (self.priority, self.port)
+    }
+
+    /// Whether packets are lent: the sender is told when they are released (MC-PKTRELTEST-1). What is
+    /// in a state buffer is nobody's.
+    pub(crate) fn is_lent(&self) -> bool {
+        let what = (self.role.kind, self.buffers, self.memory);
+        what == (Kind::Packets, BufferType::Fifo, MemoryType::Shared)
     }
 
     /// Most bytes of a packet (MC-BUF-4).
@@ -141,6 +149,7 @@ pub(super) mod tests {
             role: Role { kind, direction },
             max_payload,
             buffers: BufferType::Fifo,
+            memory: MemoryType::Local,
             timeout: u32::MAX,
             send_buffers: 4,
             priority: 0,

@@ -5,12 +5,15 @@
 
 use super::{Control, Frame, Lane, Subject, Terms, FRAME};
 use crate::{
-    attributes::BufferType,
+    attributes::{BufferType, MemoryType},
     channel::{Direction, Kind},
     connection::{Role, Say},
     Endpoint, Error, PORT_MAX, PRIORITIES,
 };
 use mp_queue_pair::Piece;
+
+/// In the word of the priorities: memory is shared.
+const SHARED: u16 = 0x8000;
 
 /// Words of a header, at most.
 pub(crate) const WORDS: usize = 8;
@@ -244,9 +247,13 @@ impl Header {
                 partner: endpoint(e, f)?,
                 terms: Terms {
                     max_payload: g,
-                    priorities: low(h) as u16,
+                    priorities: low(h) as u16 & !SHARED,
                     priority: high(h) as u8,
                     buffers: BufferType::of(high(h) >> 8)?,
+                    memory: match low(h) as u16 & SHARED {
+                        0 => MemoryType::Local,
+                        _ => MemoryType::Shared,
+                    },
                 },
             },
             15 => Control::Reserved {
@@ -322,7 +329,12 @@ impl Control {
                 let [[a, b], [c, d]] = [id, partner.to_raw()].map(halves);
                 let end = u32::from(port) | role_word(role) << 16;
                 let buffers = (terms.buffers as u32) << 24;
-                let levels = u32::from(terms.priorities) | u32::from(terms.priority) << 16;
+                let shared = match terms.memory {
+                    MemoryType::Local => 0,
+                    MemoryType::Shared => SHARED,
+                };
+                let priorities = u32::from(terms.priorities | shared);
+                let levels = priorities | u32::from(terms.priority) << 16;
                 let all = [number, a, b, end, c, d, terms.max_payload, levels | buffers];
                 (14, words(all))
             }
@@ -421,13 +433,20 @@ mod tests {
             parts.prop_map(|(a, b, c)| Endpoint::from_raw(a << 32 | b << 16 | c).unwrap())
         };
         let done = || results().prop_map(|result| result.map(|_| ()));
-        let terms = (any::<(u32, u16, u8)>(), 0..2_u32);
-        let terms = terms.prop_map(|((max_payload, priorities, priority), buffers)| Terms {
-            max_payload,
-            priorities,
-            priority,
-            buffers: BufferType::of(buffers).unwrap(),
-        });
+        let terms = (any::<(u32, u16, u8)>(), 0..2_u32, any::<bool>());
+        let terms =
+            terms.prop_map(
+                |((max_payload, priorities, priority), buffers, shared)| Terms {
+                    max_payload,
+                    priorities: priorities & !SHARED,
+                    priority,
+                    buffers: BufferType::of(buffers).unwrap(),
+                    memory: match shared {
+                        false => MemoryType::Local,
+                        true => MemoryType::Shared,
+                    },
+                },
+            );
         prop_oneof![
             (numbers(), 0..2_u32, endpoints(), endpoints()).prop_map(
                 |(number, word, send, receive)| {
@@ -547,10 +566,11 @@ mod tests {
                 priorities: 6,
                 priority: 7,
                 buffers: BufferType::State,
+                memory: MemoryType::Shared,
             },
         };
         let (bytes, len) = reserve.header().bytes();
-        assert_eq!(bytes[len - 8..len], [5, 0, 0, 0, 6, 0, 7, 1]);
+        assert_eq!(bytes[len - 8..len], [5, 0, 0, 0, 6, 0x80, 7, 1]);
     }
 
     /// No node makes a call of another one return what that one's own node decides.

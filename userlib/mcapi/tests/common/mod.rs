@@ -5,6 +5,8 @@
 
 #![allow(dead_code)] // each test file uses a part
 
+pub mod ends;
+
 use mcapi::{Deadline, Endpoint, Error, Fabric, Node, NodeAttributes, Topology};
 use mp_testing::{Bridge, BridgeDevice, Host, World};
 use std::time::Duration;

@@ -57,6 +57,7 @@ impl<D: Device> Outbox<D> {
     ///
     /// # Errors
     /// As [`Sending::put_in_slot`].
+    #[inline]
     pub fn put_in_slot(&mut self, message: &mut Outgoing<'_>, stream: u16) -> Result<bool> {
         let put = self.sending.put_in_slot(message)?.is_some();
         self.put |= put;
@@ -65,6 +66,26 @@ impl<D: Device> Outbox<D> {
             false => Some(Need::Slot(stream)),
         };
         Ok(put)
+    }
+
+    /// The same, and in which slot, by its number, which [`Sending::has_slot`] takes.
+    ///
+    /// # Errors
+    /// As [`Sending::put_in_slot`].
+    #[cold]
+    pub fn put_in_known_slot(
+        &mut self,
+        message: &mut Outgoing<'_>,
+        stream: u16,
+    ) -> Result<Option<u32>> {
+        // One that comes free behind this look is left for the next one.
+        let slot = self.sending.next_slot(stream)?;
+        if slot.is_none() {
+            self.need = Some(Need::Slot(stream));
+            return Ok(None);
+        }
+        let put = self.put_in_slot(message, stream)?;
+        Ok(slot.filter(|_| put))
     }
 
     /// Whether so many lines are free. If not, the next message waits for them.

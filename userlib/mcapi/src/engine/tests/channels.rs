@@ -198,6 +198,8 @@ fn what_cannot_be_connected_is_told_whoever_asks() {
                 (Attribute::MaxPayloadSize, 64),
                 (Attribute::NumPriorities, 4),
                 (Attribute::Priority, 3),
+                (Attribute::MemoryType, 1),
+                (Attribute::BufferType, 1),
                 (Attribute::Type, 4),
             ] {
                 let before = net.ask(receiver, receive, attribute).unwrap();
