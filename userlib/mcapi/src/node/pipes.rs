@@ -306,7 +306,7 @@ impl<D: Device> NodeShared<D> {
         lock(&self.lenders).retain(|pipe| !pipe.lends_no_more());
     }
 
-    /// Ways for data that packets were lent on, also those of channels that were closed since.
+    /// List the ways for data that packets were lent on, also those of channels that were closed since.
     pub(super) fn lenders(&self) -> Vec<Arc<Pipe<D>>> {
         lock(&self.lenders).clone()
     }
