@@ -424,11 +424,7 @@ impl<L: DerefMut<Target = [Link]>, Q: DerefMut<Target = [Queue]>> Sender<L, Q> {
     ///
     /// # Errors
     /// As [`take_slot`](Self::take_slot).
-    pub fn has_slot(
-        &mut self,
-        inb: &(impl Inbound + ?Sized),
-        number: u32,
-    ) -> Result<bool, Broken> {
+    pub fn has_slot(&mut self, inb: &(impl Inbound + ?Sized), number: u32) -> Result<bool, Broken> {
         self.alive()?;
         let looked = self.look_free(inb);
         self.keep(looked)?;

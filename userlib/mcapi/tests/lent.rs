@@ -62,13 +62,11 @@ impl<'a> Model<'a> {
     fn step(&mut self, step: Step) {
         let Ends { a, b, .. } = self.ends;
         match step {
-            Step::Send(place) => {
-                // Some wait for a slot.
-                if self.sent.len() + self.held.len() < 2 * SLOTS {
-                    let data = &self.places[place];
-                    a.pktchan_send_i(self.ends.send, data).unwrap();
-                    self.sent.push_back(place);
-                }
+            // Some wait for a slot.
+            Step::Send(place) if self.sent.len() + self.held.len() < 2 * SLOTS => {
+                let data = &self.places[place];
+                a.pktchan_send_i(self.ends.send, data).unwrap();
+                self.sent.push_back(place);
             }
             Step::Receive if self.held.len() < SLOTS => {
                 if let Some(place) = self.sent.pop_front() {
