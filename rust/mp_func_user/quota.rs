@@ -60,10 +60,13 @@ impl Leased {
 
     /// What is free by now counts no more.
     pub(crate) fn settle() {
-        let next = || {
+        // Those before it have been looked at, but for what others remove meanwhile.
+        let mut from = 0;
+        let mut next = || {
             let mut all = LEASED.lock();
-            let at = all.iter().position(|leased| leased.lease.is_over());
-            at.and_then(|at| all.remove(at).ok())
+            let mut rest = all.iter().skip(from);
+            from += rest.position(|leased| leased.lease.is_over())?;
+            all.remove(from).ok()
         };
         // Each is dropped without the lock.
         while next().is_some() {}
