@@ -92,7 +92,7 @@ impl<D: Device> Fabric<D> {
     /// In this order: [`Error::Invalid`]: no bytes. [`Error::UidTaken`]: no such id is free.
     /// [`Error::Quota`], [`Error::NoSpace`], [`Error::NoMemory`].
     pub fn create_segment(&self, id: Option<(u32, u32)>, len: u64) -> Result<Segment<D>> {
-        self.new_segment(id, None, len, 0)
+        self.new_segment(id, None, len, (0, 0))
     }
 
     /// Make memory of this host that has a name as well, by which peers find it.
@@ -106,7 +106,7 @@ impl<D: Device> Fabric<D> {
         id: (u32, u32),
         len: u64,
     ) -> Result<Segment<D>> {
-        self.new_segment(Some(id), Some(name), len, 0)
+        self.new_segment(Some(id), Some(name), len, (0, 0))
     }
 
     /// Make a segment without memory, which can be filled with as many bytes at most.
@@ -114,7 +114,22 @@ impl<D: Device> Fabric<D> {
     /// # Errors
     /// As [`create_segment()`](Self::create_segment).
     pub fn create_empty_segment(&self, id: Option<(u32, u32)>, len: u64) -> Result<Segment<D>> {
-        self.new_segment(id, None, len, sys::MP_SEGMENT_EMPTY)
+        self.new_segment(id, None, len, (sys::MP_SEGMENT_EMPTY, 0))
+    }
+
+    /// Make memory of this host that a window of the peer at an interface alone leads to; with the
+    /// interface to this host itself, none does. Others are let reach it by copies only
+    /// ([`publish_placed()`](Segment::publish_placed)). It goes with the interface.
+    ///
+    /// # Errors
+    /// As [`create_segment()`](Self::create_segment); [`Error::NoInterface`], [`Error::InterfaceDown`].
+    pub fn create_segment_for(
+        &self,
+        interface: InterfaceId,
+        id: Option<(u32, u32)>,
+        len: u64,
+    ) -> Result<Segment<D>> {
+        self.new_segment(id, None, len, (sys::MP_SEGMENT_ONE_PEER, interface.0))
     }
 
     fn new_segment(
@@ -122,7 +137,7 @@ impl<D: Device> Fabric<D> {
         id: Option<(u32, u32)>,
         name: Option<&Name>,
         len: u64,
-        flags: u32,
+        (flags, interface): (u32, u32),
     ) -> Result<Segment<D>> {
         let (first, more) = id.unwrap_or((0, 0));
         let private = match id {
@@ -134,6 +149,7 @@ impl<D: Device> Fabric<D> {
             id: first,
             id_more: more,
             length: len,
+            interface,
             ..Default::default()
         };
         let subject = Subject::NewSegment {

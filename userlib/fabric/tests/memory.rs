@@ -34,6 +34,24 @@ fn a_map_that_is_only_read_shows_what_is_written() {
 }
 
 #[test]
+fn memory_for_one_peer_is_prepared_for_that_one() {
+    let world = World::new(2, 1 << 20);
+    let fabric = Fabric::with_device(world.open(Host::A));
+    let [first, second] = [0, 1].map(|link| InterfaceId(world.interface(link, Host::A)));
+    let none = fabric.create_segment_for(InterfaceId(0x999), None, 4096);
+    assert!(matches!(none, Err(Error::NoInterface(_))));
+    let segment = fabric
+        .create_segment_for(first, Some((7, 0)), 4096)
+        .unwrap();
+    assert!(matches!(segment.prepare(second), Err(Error::NoSpace(_))));
+    segment.prepare_placed(second).unwrap();
+    for at in [first, LOOP] {
+        segment.prepare(at).unwrap();
+        segment.publish(at).unwrap();
+    }
+}
+
+#[test]
 fn memory_of_the_process_is_copied_from_and_nothing_beyond_it() {
     let fabric = Fabric::with_device(World::new(0, 0).open(Host::A));
     let segment = fabric.create_segment(Some((7, 0)), 4096).unwrap();

@@ -41,6 +41,8 @@ struct Body {
     empty: bool,
     /// Whether no window shows it.
     hidden: bool,
+    /// The only interface whose window leads to it; of all if there is none.
+    only: Option<u32>,
     /// What its host's kernel copies: `MP_GRANT_*`.
     copied: u32,
     shared: bool,
@@ -256,6 +258,11 @@ impl State {
         if create.length == 0 || is_too_long(name) || private && !name.is_empty() {
             return Err(Errno::INVAL);
         }
+        let one_peer = create.flags & MP_SEGMENT_ONE_PEER != 0;
+        let only = one_peer.then_some(create.interface);
+        if let Some(interface) = only {
+            self.other_end(host, interface)?;
+        }
         if !name.is_empty() && self.published(host, 0, name).is_some() {
             return Err(Errno::ADDRINUSE);
         }
@@ -285,6 +292,7 @@ impl State {
             fillable,
             empty: fillable,
             hidden: false,
+            only,
             copied: MP_GRANT_READ | MP_GRANT_WRITE,
             shared: false,
             at: HashMap::new(),
@@ -457,7 +465,8 @@ impl State {
 
     /// Whether windows are too short for a segment.
     fn is_short(&self, body: &Body, interface: u32) -> bool {
-        body.len > self.window && interface != LOOPBACK
+        let elsewhere = body.only.is_some_and(|only| only != interface);
+        (body.len > self.window || elsewhere) && interface != LOOPBACK
     }
 
     /// Whether no window can be led to it.
