@@ -12,6 +12,7 @@
 //! * [`offers`]: events and ports.
 
 use crate::{
+    bells::Bells,
     connection::{
         Connection,
         Goal, //
@@ -59,7 +60,6 @@ use crate::{
     },
     sharing::{
         Asked,
-        Bell,
         Clerk,
         Far as FarEnd,
         Reached,
@@ -300,7 +300,7 @@ pub(crate) struct Link {
     offered: SpinLockBh<Offered>,
     /// The ways from the peer's connections to them. There is room for as many as there may be.
     #[pin]
-    pub(crate) bells: SpinLockBh<KVec<KBox<Bell>>>,
+    pub(crate) bells: SpinLockBh<Bells>,
     /// Some of these are broken, for the worker to see to.
     has_broken: Atomic<bool>,
     /// Of this host's processes.
@@ -352,7 +352,7 @@ impl Link {
             give_up_at: None,
         };
         let shared = KBox::new(shared, GFP_KERNEL)?;
-        let bells = KVec::with_capacity(sharing::CONNECTIONS, GFP_KERNEL)?;
+        let bells = Bells::new()?;
         Arc::pin_init(
             try_pin_init!(Self {
                 interface,

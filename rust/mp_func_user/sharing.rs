@@ -398,8 +398,7 @@ impl Clerk<'_> {
         let bell = self.bell(guest, want, &number);
         let bell = bell.map_err(|e| no_grant(e, Why::Refused))?;
         number.accept(want)?;
-        let entered = self.link.bells.lock().push_within_capacity(bell);
-        if entered.is_err() {
+        if !self.link.bells.lock().enter(bell) {
             number.left(1);
             return Err(Why::Refused.into());
         }

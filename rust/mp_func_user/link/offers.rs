@@ -70,7 +70,7 @@ impl Link {
     pub(crate) fn triggered(&self, from: u32, total: u32) {
         let found = {
             let mut bells = self.bells.lock();
-            let bell = bells.iter_mut().find(|bell| bell.guest == from);
+            let bell = bells.get_mut(from);
             bell.map(|bell| (bell.number.clone(), bell.heard.total(total)))
         };
         if let Some((number, count)) = found {
@@ -86,7 +86,7 @@ impl Link {
     /// `EPROTO` if it cannot be.
     pub(crate) fn arrived(&self, from: u32, number: u32) -> Result<bool> {
         let mut bells = self.bells.lock();
-        let bell = bells.iter_mut().find(|bell| bell.guest == from);
+        let bell = bells.get_mut(from);
         let Some(bell) = bell.filter(|bell| !bell.is_broken) else {
             return Ok(false);
         };
@@ -104,7 +104,7 @@ impl Link {
     pub(super) fn deliver(&self, from: u32, data: KVec<u8>) -> Result<bool> {
         let (port, is_last) = {
             let mut bells = self.bells.lock();
-            let bell = bells.iter_mut().find(|bell| bell.guest == from);
+            let bell = bells.get_mut(from);
             let Some(bell) = bell.filter(|bell| !bell.is_broken) else {
                 return Ok(false);
             };
@@ -126,7 +126,7 @@ impl Link {
             return Ok(false);
         };
         let mut bells = self.bells.lock();
-        let bell = bells.iter_mut().find(|b| b.guest == message.connection);
+        let bell = bells.get_mut(message.connection);
         let Some(bell) = bell.filter(|bell| !bell.is_broken) else {
             return Ok(false);
         };
@@ -137,14 +137,15 @@ impl Link {
     /// Whether there are such connections.
     pub(super) fn has_early(&self) -> bool {
         let bells = self.bells.lock();
-        bells.iter().any(|bell| bell.receiver.has_left())
+        let mut all = bells.iter();
+        all.any(|bell| bell.receiver.has_left())
     }
 
     /// A message of that connection of the peer is lost, for want of memory: the connection ends
     /// when the worker runs, which the caller wakes. Any context.
     pub(crate) fn lose_message(&self, from: u32) {
         let mut bells = self.bells.lock();
-        if let Some(bell) = bells.iter_mut().find(|bell| bell.guest == from) {
+        if let Some(bell) = bells.get_mut(from) {
             bell.is_broken = true;
             self.has_broken.store(true, Release);
         }
@@ -174,9 +175,8 @@ impl Link {
 
     /// End the way of a connection of the peer to an event or port.
     pub(crate) fn take_bell(&self, guest: u32) -> Option<Arc<Number>> {
-        let mut bells = self.bells.lock();
-        let at = bells.iter().position(|bell| bell.guest == guest)?;
-        Some(KBox::into_inner(bells.remove(at).ok()?).number)
+        let bell = self.bells.lock().remove(guest)?;
+        Some(KBox::into_inner(bell).number)
     }
 
     /// A message has been taken; its sender is told if nobody else has to take it.
@@ -186,9 +186,8 @@ impl Link {
         };
         let way = {
             let mut bells = self.bells.lock();
-            let bell = bells.iter_mut().find(|bell| bell.guest == mail.guest);
+            let bell = bells.get_mut(mail.guest);
             bell.and_then(|bell| {
-                let bell = &mut **bell;
                 let receipt = bell.receipt.as_ref()?;
                 receipt.count(bell.receiver.take()?);
                 Some(receipt.way())
