@@ -17,6 +17,7 @@ use crate::{
         Object, //
     },
     handover,
+    host::Links,
     lane::Lane,
     link::Link,
     notices::Notice,
@@ -522,23 +523,24 @@ fn create_segment(context: &Context, arg: UserPtr) -> Result {
         name: name_of_caller(create.name, create.name_size)?,
         length: create.length,
         is_empty,
-        link: match is_for_one {
-            true => Some(shared.links.get(create.interface)?),
+        memory: match is_for_one {
+            true => {
+                let memory = shared.links.get(create.interface)?.memory();
+                Some(memory.ok_or_else(error::net_down)?)
+            }
             false => None,
         },
     };
     let what = Make::Segment {
         // One that is empty is filled with memory that is not the fabric's.
         len: if is_empty { 0 } else { wanted.length },
-        total: shared.links.memory_total(wanted.link.as_deref()),
+        total: Links::memory_total(wanted.memory.as_deref()),
         of: is_for_one.then_some(create.interface),
     };
     let object = context.make(what, || {
         let numbers = (shared.next_handle(), shared.next_handle());
-        let links = &shared.links;
-        let holding = links
-            .segments()
-            .create(links, numbers, context.user(), &wanted)?;
+        let segments = shared.links.segments();
+        let holding = segments.create(numbers, context.user(), &wanted)?;
         Ok(Object::Segment(holding))
     })?;
     if let Object::Segment(holding) = &object {

@@ -71,7 +71,8 @@ use mp_transport::{
     },
     memory::{
         Commons,
-        Local, //
+        Local,
+        Memory, //
     },
     peer::Peer,
     service::MAX_PEERS, //
@@ -139,15 +140,15 @@ impl Links {
         &self.segments
     }
 
-    /// Cut memory for a segment: that of a link, which its peer alone reaches, or of all, which the
+    /// Cut memory for a segment: of a link's, which its peer alone reaches, or else of all, which the
     /// peers of all links reach.
     ///
     /// # Errors
     ///
-    /// `EINVAL` for no bytes, `ENETDOWN` if the link is down, `ENOSPC`, `ENOMEM`.
-    pub(crate) fn cut(&self, len: u64, of: Option<&Link>) -> Result<Local> {
+    /// `EINVAL` for no bytes, `ENETDOWN` if the link is down by now, `ENOSPC`, `ENOMEM`.
+    pub(crate) fn cut(len: u64, of: Option<&Memory>) -> Result<Local> {
         let cut = match of {
-            Some(link) => link.memory().ok_or_else(error::net_down)?.alloc(len),
+            Some(memory) => memory.alloc(len),
             // That there are no commons, or no longer, is no other case than that they are full.
             None => Commons::get().and_then(|commons| commons.alloc(len)),
         };
@@ -159,11 +160,9 @@ impl Links {
     }
 
     /// Bytes of all memory that [`cut`](Self::cut) cuts from.
-    pub(crate) fn memory_total(&self, of: Option<&Link>) -> u64 {
+    pub(crate) fn memory_total(of: Option<&Memory>) -> u64 {
         match of {
-            Some(link) => link
-                .memory()
-                .map_or(0, |memory| memory.limits().local_total),
+            Some(memory) => memory.limits().local_total,
             None => Commons::get().map_or(0, |commons| commons.limits().total),
         }
     }

@@ -64,7 +64,10 @@ use mp_proto::{
         Why, //
     }, //
 };
-use mp_transport::memory::Source;
+use mp_transport::memory::{
+    Memory,
+    Source, //
+};
 
 struct State {
     /// Other contexts of the user may attach themselves.
@@ -495,8 +498,8 @@ pub(crate) struct Wanted {
     pub(crate) length: u64,
     /// It is made without memory.
     pub(crate) is_empty: bool,
-    /// The link whose peer alone reaches the memory; none if all peers do.
-    pub(crate) link: Option<Arc<Link>>,
+    /// That of a link, whose peer alone is to reach the segment; none if all peers do.
+    pub(crate) memory: Option<Arc<Memory>>,
 }
 
 /// All segments of this host.
@@ -587,7 +590,6 @@ impl Segments {
     /// Those of `MP_IOC_SEGMENT_CREATE`.
     pub(crate) fn create(
         &self,
-        links: &Links,
         numbers: (u32, u32),
         user: UserId,
         wanted: &Wanted,
@@ -596,7 +598,7 @@ impl Segments {
         // Takes its time: not under the lock.
         let piece = SetOnce::new();
         if !wanted.is_empty {
-            let memory = Piece::Local(links.cut(wanted.length, wanted.link.as_deref())?);
+            let memory = Piece::Local(Links::cut(wanted.length, wanted.memory.as_deref())?);
             piece.populate(Arc::new(memory, GFP_KERNEL_ACCOUNT)?);
         }
         let (number, token) = numbers;
@@ -906,6 +908,7 @@ impl Holding {
             return Ok(());
         };
         let checked = match &**piece {
+            Piece::Local(local) if !memory.can_grant(local) => Err(ENOSPC),
             Piece::Pages(pages) => memory.can_expose_pages(pages),
             Piece::Physical(range) => memory.can_expose(range.phys(), range.len()),
             Piece::DmaBuf(_) => {

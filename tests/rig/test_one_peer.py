@@ -99,6 +99,8 @@ def test_it_is_for_one_interface(fabric):
         owner.at("PUBLISH", segment, here)
         # By copies of this host's kernel, which checks them, others reach it if they shall.
         owner.at("PREPARE", segment, back, MP.PUBLISH_PLACED)
+        with fails(errno.ENOSPC):
+            owner.at("PUBLISH", segment, back)
         owner.at("PUBLISH", segment, back, MP.PUBLISH_PLACED)
         there = interface_to(user, host)
         with fails(errno.ENOSPC):

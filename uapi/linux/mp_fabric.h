@@ -636,9 +636,8 @@ struct mp_park {
  * goes with the interface, as its bridge does.
  *
  * In this order: EINVAL: no bytes, an empty one for one peer, a name too long, or one of a private
- * segment. ENODEV: no such interface. EDQUOT: too many objects. EADDRINUSE: all ids that would do
- * are taken, or the name is. ENETDOWN: that interface is down. ENOSPC: so much memory cannot be had.
- * ENOMEM.
+ * segment. ENODEV: no such interface. ENETDOWN: it is down. EDQUOT: too many objects. EADDRINUSE: all
+ * ids that would do are taken, or the name is. ENOSPC: so much memory cannot be had. ENOMEM.
  */
 struct mp_segment_create {
 	__u32 size;
