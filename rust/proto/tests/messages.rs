@@ -145,7 +145,7 @@ impl Two {
         }
     }
 
-    /// Who is connected to the port, before somebody may hear that.
+    /// The connections to the port, before somebody may hear of them.
     fn tell_port(&mut self) {
         while let Some(event) = self.sites[1].events.pop_front() {
             if let Event::GuestLeft(guest) | Event::LetGo(guest) = event {

@@ -9,6 +9,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;
 
+use common::rings::{self, PLACE};
 use common::Ram;
 use mp_proto::receiving::{
     AddError, Arrived, Assembly, Context, Kept, ReceivingHalf, Upper, RX_HELD,
@@ -16,18 +17,8 @@ use mp_proto::receiving::{
 use mp_proto::ring::{
     units_for, Armed, Chunk, Corrupt, Place, Producer, Record, ReserveError, Ringing, Split, Step,
 };
-use mp_proto::side::Side;
 use mp_proto::wire::{BlockHdr, Tag, TaggedIndex};
 use proptest::prelude::*;
-
-const PLACE: Place = Place {
-    data: 4096,
-    size: 8192,
-    prod: 0,
-    want_space: 8,
-    cons: 64,
-    want_data: 72,
-};
 
 /// Bytes of the headers of each frame.
 const HEAD: usize = 24;
@@ -41,44 +32,16 @@ struct Spot {
     in_ring: Cell<bool>,
 }
 
-/// The memories of both hosts, and what the half says.
-struct World {
-    own: Ram,
-    peers: Ram,
-    is_open: Cell<bool>,
+/// What a receiving half is given besides.
+struct Receives {
     /// There is memory to move records to.
     moves: Cell<bool>,
     moved: Cell<usize>,
     returned: RefCell<Vec<usize>>,
     urgent: Cell<bool>,
-    bells: Cell<u32>,
-    sleeps: Cell<u32>,
-    corrupt: Cell<Option<Corrupt>>,
 }
 
-impl Side for World {
-    type Inbound = Ram;
-    type Outbound = Ram;
-
-    fn inbound(&self) -> &Ram {
-        &self.own
-    }
-    fn outbound(&self) -> &Ram {
-        &self.peers
-    }
-    fn is_open(&self) -> bool {
-        self.is_open.get()
-    }
-    fn ring_bell(&self) {
-        self.bells.set(self.bells.get() + 1);
-    }
-    fn asleep(&self) {
-        self.sleeps.set(self.sleeps.get() + 1);
-    }
-    fn corrupt(&self, cause: Corrupt) {
-        self.corrupt.set(Some(cause));
-    }
-}
+type World = rings::World<Receives>;
 
 impl Context<Rc<Spot>> for World {
     fn take_returned(&self, f: impl FnMut(usize)) {
@@ -239,18 +202,16 @@ impl Ring {
         let half = Half::new(place, tx, rx, Ringing::Level, urgent, parts, places(count));
         Ring {
             half: half.expect("a good place"),
-            world: World {
-                own: Ram::new(4096 + place.size as usize),
-                peers: Ram::new(4096),
-                is_open: Cell::new(true),
-                moves: Cell::new(true),
-                moved: Cell::new(0),
-                returned: RefCell::default(),
-                urgent: Cell::new(false),
-                bells: Cell::new(0),
-                sleeps: Cell::new(0),
-                corrupt: Cell::new(None),
-            },
+            world: World::new(
+                4096 + place.size as usize,
+                4096,
+                Receives {
+                    moves: Cell::new(true),
+                    moved: Cell::new(0),
+                    returned: RefCell::default(),
+                    urgent: Cell::new(false),
+                },
+            ),
             has_memory,
             kept: RefCell::default(),
             producer: Producer::new(place, rx, tx, Ringing::Level).expect("a good place"),

@@ -6,6 +6,7 @@ mod common;
 
 use std::collections::VecDeque;
 
+use common::rings::PLACE;
 use common::Ram;
 use mp_proto::memory::{Inbound, OutOfBounds, Outbound};
 use mp_proto::ring::{
@@ -15,15 +16,6 @@ use mp_proto::ring::{
 };
 use mp_proto::wire::{BlockHdr, Tag, TaggedIndex};
 use proptest::prelude::*;
-
-const PLACE: Place = Place {
-    data: 4096,
-    size: 8192,
-    prod: 0,
-    want_space: 8,
-    cons: 64,
-    want_data: 72,
-};
 
 const BOTH: [Ringing; 2] = [Ringing::Edge, Ringing::Level];
 

@@ -9,21 +9,11 @@ use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;
 
-use common::Ram;
-use mp_proto::ring::{Chunk, Consumer, Corrupt, Place, Reassembly, Ringing, Slot};
+use common::rings::{self, PLACE};
+use mp_proto::ring::{Chunk, Consumer, Corrupt, Reassembly, Ringing, Slot};
 use mp_proto::sending::{Context, Copies, Payload, Pending, Room, SendError, SendingHalf, TX_HELD};
-use mp_proto::side::Side;
 use mp_proto::wire::{Envelope, MsgHdr, PeerId, Tag, FUNC_HDR_MAX};
 use proptest::prelude::*;
-
-const PLACE: Place = Place {
-    data: 4096,
-    size: 8192,
-    prod: 0,
-    want_space: 8,
-    cons: 64,
-    want_data: 72,
-};
 
 /// Least data bytes of a record that the engine copies.
 const THRESHOLD: u32 = 1000;
@@ -103,43 +93,15 @@ impl Copies<Frame> for Rc<RefCell<Engine>> {
     }
 }
 
-/// The memories of both hosts, and what the half says.
-struct World {
-    own: Ram,
-    peers: Ram,
-    is_open: Cell<bool>,
+/// What a sending half is given besides.
+struct Sends {
     /// The engine takes records.
     works: Cell<bool>,
-    bells: Cell<u32>,
-    sleeps: Cell<u32>,
     full: Cell<u32>,
-    corrupt: Cell<Option<Corrupt>>,
     unreadable: Cell<bool>,
 }
 
-impl Side for World {
-    type Inbound = Ram;
-    type Outbound = Ram;
-
-    fn inbound(&self) -> &Ram {
-        &self.own
-    }
-    fn outbound(&self) -> &Ram {
-        &self.peers
-    }
-    fn is_open(&self) -> bool {
-        self.is_open.get()
-    }
-    fn ring_bell(&self) {
-        self.bells.set(self.bells.get() + 1);
-    }
-    fn asleep(&self) {
-        self.sleeps.set(self.sleeps.get() + 1);
-    }
-    fn corrupt(&self, cause: Corrupt) {
-        self.corrupt.set(Some(cause));
-    }
-}
+type World = rings::World<Sends>;
 
 impl Context<Frame> for World {
     type Copies = Rc<RefCell<Engine>>;
@@ -212,17 +174,15 @@ impl Ring {
         Ring {
             half: SendingHalf::new(PLACE, tx, rx, Ringing::Level, urgent, copies).expect("good"),
             engine,
-            world: World {
-                own: Ram::new(4096),
-                peers: Ram::new(4096 + PLACE.size as usize),
-                is_open: Cell::new(true),
-                works: Cell::new(true),
-                bells: Cell::new(0),
-                sleeps: Cell::new(0),
-                full: Cell::new(0),
-                corrupt: Cell::new(None),
-                unreadable: Cell::new(false),
-            },
+            world: World::new(
+                4096,
+                4096 + PLACE.size as usize,
+                Sends {
+                    works: Cell::new(true),
+                    full: Cell::new(0),
+                    unreadable: Cell::new(false),
+                },
+            ),
             peer: Peer {
                 consumer: Consumer::new(PLACE, rx, tx, Ringing::Level).expect("good place"),
                 order: Reassembly::new(),

@@ -4,6 +4,8 @@
 
 #![allow(dead_code)] // each test program uses its part
 
+pub mod rings;
+
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
