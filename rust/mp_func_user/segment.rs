@@ -98,6 +98,12 @@ struct Terms {
 }
 
 impl State {
+    /// Whether that use of it has not ended.
+    fn has(&self, holding: &Holding) -> bool {
+        let mut all = self.holdings.iter();
+        all.any(|one| core::ptr::eq(&raw const **one, holding))
+    }
+
     /// One more connection.
     ///
     /// # Errors
@@ -184,22 +190,20 @@ impl Segment {
         state.enter()
     }
 
-    /// One more use of it, if that may be.
+    /// One more use of it, unless `check` says why not.
     ///
     /// # Errors
     ///
-    /// `EPERM` if that may not be, `ENOMEM`.
+    /// That of `check`, `ENOMEM`.
     fn use_once_more(
         self: &Arc<Self>,
         number: u32,
         role: Role,
-        may_be: impl FnOnce(&State) -> bool,
+        check: impl FnOnce(&State) -> Result,
     ) -> Result<Arc<Holding>> {
         let holding = Holding::new(number, self, role)?;
         let mut state = self.state.lock();
-        if !may_be(&state) {
-            return Err(EPERM);
-        }
+        check(&state)?;
         if holding.hears() {
             holding.notices.reserve(state.guests)?;
         }
@@ -645,8 +649,15 @@ impl Segments {
     /// `ENOENT`, `EPERM` if it is not shared or another user's, `ENOMEM`.
     pub(crate) fn attach(&self, number: u32, id: u32, user: UserId) -> Result<Arc<Holding>> {
         let segment = self.by_id(id).ok_or(ENOENT)?;
-        let may_attach = |state: &State| state.is_shared && segment.user == user && !state.is_gone;
-        segment.use_once_more(number, Role::Owner, may_attach)
+        segment.use_once_more(number, Role::Owner, |state| {
+            if state.is_gone {
+                return Err(ENOENT);
+            }
+            match state.is_shared && segment.user == user {
+                true => Ok(()),
+                false => Err(EPERM),
+            }
+        })
     }
 
     fn retire(&self, segment: &Arc<Segment>) {
@@ -705,10 +716,10 @@ impl Holding {
     ///
     /// `ENOENT` if this one has ended, `ENOMEM`.
     pub(crate) fn hand(&self, number: u32, role: Role) -> Result<Arc<Holding>> {
-        if !self.is_in_use() {
-            return Err(ENOENT);
-        }
-        self.segment.use_once_more(number, role, |_| true)
+        self.segment.use_once_more(number, role, |state| match state.has(self) {
+            true => Ok(()),
+            false => Err(ENOENT),
+        })
     }
 
     /// Its memory, if others may have that for as long as they like.
@@ -1050,11 +1061,7 @@ impl Holding {
 
     /// Whether this use has not ended.
     fn is_in_use(&self) -> bool {
-        let state = self.segment.state.lock();
-        state
-            .holdings
-            .iter()
-            .any(|h| core::ptr::eq(&raw const **h, self))
+        self.segment.state.lock().has(self)
     }
 
     fn place(&self, mapper: &Mapper) -> Result<Place> {
