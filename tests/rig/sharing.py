@@ -14,7 +14,9 @@ from types import SimpleNamespace
 
 import pytest
 import shell
+from ntbrig import stack
 from ntbrig.settings import CHECKOUT, PATIENCE
+from pximc import MODULES
 
 HEADER = CHECKOUT / "uapi/linux/mp_fabric.h"
 TEXT = re.sub(r"/\*.*?\*/", "", HEADER.read_text(), flags=re.DOTALL)
@@ -155,7 +157,7 @@ class Process(shell.Program):
         return answer["spent"]
 
     def move(self):
-        """Have the file by another descriptor than before."""
+        """Duplicate the descriptor of the file, and close the one before."""
         self._run(lambda _: None, "move")
 
     def leave(self):
@@ -291,6 +293,16 @@ class Process(shell.Program):
         fields = {"handle": port, "data": self.buffer, "length": room}
         message = self.call("RECEIVE", "mp_message", deadline=deadline, **fields)
         return self.read(self.buffer, message.length)
+
+
+def patient(boot):
+    """Boot two hosts that wait a minute for each other, as one may stand still."""
+    fabric = boot(hosts=2)
+    stack.load(*fabric.hosts, modules=MODULES, parameters={"pximc_ntb": "timeout_ms=60000"})
+    # Their own clocks show how long they have stood still.
+    for guest in fabric.hosts:
+        guest.run("sysctl -e -w kernel.watchdog=0")
+    return fabric
 
 
 @contextmanager

@@ -127,7 +127,7 @@ class Caller:
         return self._order(no_failure, "unmap", address, length)
 
     def renew(self, address, length):
-        """Have other memory at the same addresses, all zero."""
+        """Map other memory at the same addresses, all zero."""
         return self._order(no_failure, "renew", address, length)
 
 

@@ -8,10 +8,8 @@ import json
 import pytest
 import sharing
 import shell
-from ntbrig import stack
 from frames import frozen, peer_id
-from pximc import MODULES
-from sharing import EACH, MP, PAST, fails, fill, pair
+from sharing import EACH, MP, PAST, fails, fill, pair, patient
 from shell import until
 
 PAGE = 0x1000
@@ -35,12 +33,7 @@ assert ctypes.CDLL(None).syscall(TGKILL, group, thread, USR1) == 0
 
 @pytest.fixture(scope="module")
 def fabric(boot):
-    fabric = boot(hosts=2)
-    stack.load(*fabric.hosts, modules=MODULES, parameters={"pximc_ntb": "timeout_ms=60000"})
-    # Their own clocks show how long they have stood still.
-    for guest in fabric.hosts:
-        guest.run("sysctl -e -w kernel.watchdog=0")
-    return fabric
+    return patient(boot)
 
 
 @pytest.fixture

@@ -16,8 +16,7 @@ import sharing
 from frames import frozen
 from ntbrig import stack
 from ntbrig.settings import PATIENCE
-from pximc import MODULES
-from sharing import EACH, FOREVER, MP, PAST, pair
+from sharing import EACH, FOREVER, MP, PAST, pair, patient
 from shell import until
 
 USER = "mp_func_user"
@@ -38,11 +37,8 @@ SHARE = EACH // 4
 
 @pytest.fixture(scope="module")
 def fabric(boot):
-    fabric = boot(hosts=2)
-    stack.load(*fabric.hosts, modules=MODULES, parameters={"pximc_ntb": "timeout_ms=60000"})
-    # Their own clocks show how long they have stood still.
+    fabric = patient(boot)
     for guest in fabric.hosts:
-        guest.run("sysctl -e -w kernel.watchdog=0")
         guest.run("chmod 666 /dev/mp_fabric")
     return fabric
 

@@ -418,8 +418,8 @@ def is_requested(guest, address, length):
 
 
 def test_no_driver_gets_what_is_named_as_long_as_it_is(fabric):
-    """Nor is memory plugged there. Who names a part of it meanwhile has all of it as long, and a
-    session until it is closed."""
+    """A segment that names a part of it meanwhile keeps all of it claimed, and a session does until it
+    is closed."""
     with pair(fabric) as (owner, back, _, _):
         guest = owner.guest
         whole, part = empty(owner, 48, SIZE), empty(owner, 49, SIZE)
