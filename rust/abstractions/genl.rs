@@ -369,7 +369,7 @@ impl Request<'_> {
         })
     }
 
-    /// Who has sent it, for a command that is answered later.
+    /// The sender, for a command that is answered later.
     pub fn asker(&self) -> Asker {
         let mut header = nlmsghdr::default();
         // SAFETY: By the invariants; the header is valid for writes.
@@ -385,7 +385,7 @@ impl Request<'_> {
     }
 }
 
-/// Who has sent a command that was taken, and which one of its own.
+/// The sender of a command that was taken, and which one of its own that is.
 #[derive(Clone, Copy)]
 pub struct Asker {
     socket: u32,

@@ -2,8 +2,8 @@
 
 //! Questions that peers are asked for their statistics (`IDT-PEER-3`), until they are answered.
 //!
-//! Who asks in the kernel waits. A program does not: its request is taken, and a worker sends it the
-//! answer when that has arrived, or an error. Callbacks of generic netlink must not wait for peers,
+//! Services of this host wait for the answer. Programs do not: their requests are taken, and a worker
+//! sends each the answer when that has arrived, or an error. Callbacks of generic netlink must not wait for peers,
 //! as nobody registers a family, nor loads a module with one, before they have returned.
 
 use crate::{
