@@ -716,10 +716,11 @@ impl Holding {
     ///
     /// `ENOENT` if this one has ended, `ENOMEM`.
     pub(crate) fn hand(&self, number: u32, role: Role) -> Result<Arc<Holding>> {
-        self.segment.use_once_more(number, role, |state| match state.has(self) {
+        let check = |state: &State| match state.has(self) {
             true => Ok(()),
             false => Err(ENOENT),
-        })
+        };
+        self.segment.use_once_more(number, role, check)
     }
 
     /// Its memory, if others may have that for as long as they like.
