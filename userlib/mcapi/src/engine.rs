@@ -25,14 +25,17 @@ use crate::{
     peer::{Peer, Stage},
     request::{By, Requests},
     table::Table,
-    wire::{copied, Control, End, Lane, Loop, Subject},
+    wire::{copied, Control, End, Frame, Lane, Loop, Subject, Wire},
     Completion, Endpoint, Error, NodeAttributes, NodeId, Outcome, Parameters, Request, Result,
     MESSAGE_MAX, PRIORITIES,
 };
 pub(crate) use channels::News;
 use mp_queue_pair::Piece;
 pub(crate) use peers::LAST;
-use std::hash::{BuildHasher, RandomState};
+use std::{
+    collections::VecDeque,
+    hash::{BuildHasher, RandomState},
+};
 
 /// What a request is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,8 +86,10 @@ pub(crate) struct Engine {
     discarded: u64,
     /// Nodes to be found, since the last time that somebody asked.
     seeks: bool,
-    /// Nodes that there may be more to send to, likewise.
-    changed: Vec<NodeId>,
+    /// Nodes that there may be more to send to, in the order of their turns.
+    changed: VecDeque<NodeId>,
+    /// This one is such a node.
+    own_changed: bool,
     /// What has happened to channels, likewise.
     news: Vec<News>,
     /// What identifiers of connections are made of, which nobody guesses.
@@ -108,7 +113,8 @@ impl Engine {
             own: Loop::default(),
             discarded: 0,
             seeks: false,
-            changed: Vec::new(),
+            changed: VecDeque::new(),
+            own_changed: false,
             news: Vec::new(),
             keys: RandomState::new(),
             ids: 0,
@@ -141,8 +147,10 @@ impl Engine {
     /// There may be more to send to a node. What this one sends itself, [`settle`](Self::settle) sees
     /// to.
     fn note_changed(&mut self, node: NodeId) {
-        if node != self.id && !self.changed.contains(&node) {
-            self.changed.push(node);
+        if node == self.id {
+            self.own_changed = true;
+        } else if !self.changed.contains(&node) {
+            self.changed.push_back(node);
         }
     }
 
@@ -225,7 +233,10 @@ impl Engine {
 
     /// Give a message's buffers back to its sender.
     fn free(&mut self, node: NodeId, lane: Lane, len: usize) {
-        self.peer(node).incoming.free(lane, len);
+        let peer = self.peers.get_mut(&node);
+        if peer.is_some_and(|peer| peer.incoming.free(lane, len)) {
+            self.note_changed(node);
+        }
     }
 
     /// The value of an attribute of an endpoint of this node, as another one sees it (MC-ATTR-6).
@@ -310,7 +321,7 @@ impl Engine {
     ///
     /// # Errors
     /// As [`send`](Self::send), but for the limits.
-    fn check_send(&self, from: Endpoint, to: Endpoint, len: usize, priority: u32) -> Result<Lane> {
+    pub(crate) fn check_send(&self, from: Endpoint, to: Endpoint, len: usize, priority: u32) -> Result<Lane> {
         let settings = &self.local(from)?.settings;
         if self.local(to).is_ok_and(|local| !local.is_for_messages()) {
             return Err(Error::General);
@@ -342,13 +353,29 @@ impl Engine {
         by: By,
     ) -> Result<Request> {
         let lane = self.check_send(from, to, data.len(), priority)?;
+        let request = self.begin_send(from, to, lane, by)?;
+        self.queue(request, data)?;
+        Ok(request)
+    }
+
+    /// Begin to send a message on a lane: its data are [queued](Self::queue), or have [left](Self::left).
+    ///
+    /// # Errors
+    /// [`Error::EndpointInvalid`], [`Error::RequestLimit`], [`Error::MemoryLimit`], as of
+    /// [`send`](Self::send).
+    pub(crate) fn begin_send(
+        &mut self,
+        from: Endpoint,
+        to: Endpoint,
+        lane: Lane,
+        by: By,
+    ) -> Result<Request> {
         self.requests.check(by)?;
         let is_counted = by == By::Program;
         let local = self.local(from)?;
         if is_counted && local.sends >= local.settings.send_buffers {
             return Err(Error::MemoryLimit);
         }
-        let data = copied(&data)?;
         let operation = Operation::Send {
             to: to.node(),
             lane,
@@ -357,15 +384,54 @@ impl Engine {
         };
         let request = self.requests.begin(by, operation)?;
         self.local_mut(from)?.sends += u32::from(is_counted);
+        Ok(request)
+    }
+
+    /// Let a message that has begun wait for its turn, with a copy of its data.
+    ///
+    /// # Errors
+    /// [`Error::MemoryLimit`]: there is no memory for it, and the request is none any more.
+    pub(crate) fn queue(&mut self, request: Request, data: Piece<'_>) -> Result<()> {
+        let operation = self.requests.operation(request).copied();
+        let Some(Operation::Send { to, lane, from, by }) = operation else {
+            return Err(Error::RequestInvalid);
+        };
+        let data = copied(&data).inspect_err(|_| {
+            self.give_send_buffer(from, by);
+            // It was there just now.
+            let _ = self.requests.release(request);
+        })?;
         let send = Send {
             request,
-            from: from.port(),
+            from,
             data,
         };
-        self.peer(to.node()).outgoing.push(lane, send);
-        self.seek(to.node());
+        self.peer(to).outgoing.push(lane, send);
+        self.seek(to);
         self.settle();
-        Ok(request)
+        Ok(())
+    }
+
+    /// Send a message at once, from where it is; false if it has more than one frame, or something goes
+    /// first, or there is no room.
+    ///
+    /// # Errors
+    /// How the session has ended.
+    pub(crate) fn send_at_once(
+        &mut self,
+        to: NodeId,
+        message: Frame<'_>,
+        wire: &mut impl Wire,
+    ) -> Result<bool, End> {
+        match self.peers.get_mut(&to) {
+            Some(peer) => peer.send_at_once(message, wire),
+            None => Ok(false),
+        }
+    }
+
+    /// A message that was begun has left.
+    pub(crate) fn left(&mut self, request: Request, from: Endpoint, size: usize) {
+        self.end_send(request, from.port(), size, Ok(()));
     }
 
     /// A send is over, one way or the other.
@@ -440,9 +506,21 @@ impl Engine {
         peer.outgoing.is_started(*lane, request).then_some(*to)
     }
 
-    /// Nodes that there is more to send to since this was asked last.
-    pub(crate) fn take_changed(&mut self) -> Vec<NodeId> {
-        std::mem::take(&mut self.changed)
+    /// Whether nothing has come up that others have to see to.
+    #[inline]
+    pub(crate) fn is_quiet(&self) -> bool {
+        let has_over = !self.requests.over().is_empty();
+        self.changed.is_empty() && self.news.is_empty() && !self.seeks && !has_over
+    }
+
+    /// How many nodes there may be more to send to.
+    pub(crate) fn changes(&self) -> usize {
+        self.changed.len()
+    }
+
+    /// The next one of them, once.
+    pub(crate) fn next_changed(&mut self) -> Option<NodeId> {
+        self.changed.pop_front()
     }
 
     /// Withdraw what a request is for, and release it (MC-CANCEL-1 to MC-CANCEL-5): how it had

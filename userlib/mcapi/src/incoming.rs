@@ -116,9 +116,10 @@ impl Incoming {
         }
     }
 
-    /// A message of so many bytes is not needed any more.
-    pub(crate) fn free(&mut self, lane: Lane, len: usize) {
+    /// A message of so many bytes is not needed any more. Whether there is credit to tell of it.
+    pub(crate) fn free(&mut self, lane: Lane, len: usize) -> bool {
         self.give(lane, len, TELL);
+        !self.listed.is_empty()
     }
 
     /// A message of so many bytes was for nobody: that nothing else may come on its lane, its

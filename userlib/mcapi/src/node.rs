@@ -218,7 +218,7 @@ impl<D: Device> Node<D> {
             None => None,
         };
         self.0.with(|core| {
-            core.take_in();
+            core.take_in(&self.0.service);
             core.engine.create(port)
         })
     }
@@ -391,8 +391,9 @@ impl<D: Device> Node<D> {
         priority: u32,
     ) -> Result<Request> {
         let data = data.into().piece();
-        let send = |core: &mut Core<D>| core.engine.send(from, to, data, priority, By::Program);
-        self.0.with(send)
+        let service = &self.0.service;
+        self.0
+            .with(|core| core.send(from, to, data, priority, service))
     }
 
     /// Send a message: wait until there is memory for its copy, and a buffer for it at the receiver, as
@@ -409,6 +410,13 @@ impl<D: Device> Node<D> {
         priority: u32,
     ) -> Result<()> {
         let data = data.into().piece();
+        let at_once = |core: &mut Core<D>| {
+            let lane = core.engine.check_send(from, to, data.len(), priority)?;
+            Ok(core.send_at_once(from, to.node(), lane, data, &self.0.service))
+        };
+        if self.0.with(at_once)? {
+            return Ok(());
+        }
         let send = |core: &mut Core<D>| core.engine.send(from, to, data, priority, By::Call);
         let sent = self.0.call(|core| core.deadline(from), send)?;
         sent.map(|_| ())
@@ -444,11 +452,22 @@ impl<D: Device> Node<D> {
     ///
     /// # Errors
     /// The same.
-    pub fn msg_take(&self, endpoint: Endpoint, room: usize) -> Result<(Arc<Vec<u8>>, bool)> {
+    pub fn msg_take(&self, endpoint: Endpoint, room: usize) -> Result<(Vec<u8>, bool)> {
+        let deadline = self.0.alive()?.deadline(endpoint)?;
+        let begun = Instant::now();
+        let take = |core: &mut Core<D>| core.engine.try_receive(endpoint).transpose();
+        if let Some(taken) = self.0.watch_for(begun, deadline, take)? {
+            let mut data = taken?;
+            let is_truncated = data.len() > room;
+            data.truncate(room);
+            return Ok((data, is_truncated));
+        }
         let receive = |core: &mut Core<D>| core.engine.receive(endpoint, room, By::Call);
-        let received = self.0.call(|core| core.deadline(endpoint), receive)?;
-        match received? {
-            Completion::Message { data, is_truncated } => Ok((data, is_truncated)),
+        let request = begin_call(deadline, || self.0.with(receive))?;
+        match self.0.finish(request, begun, deadline)?? {
+            Completion::Message { data, is_truncated } => {
+                Ok((Arc::unwrap_or_clone(data), is_truncated))
+            }
             _ => Err(Error::General),
         }
     }
@@ -490,16 +509,16 @@ impl<D: Device> Node<D> {
     /// As [`wait`](Self::wait), but for the operation's; [`Error::Parameter`]: there are none, or
     /// one is there twice.
     pub fn wait_any(&self, requests: &[Request], deadline: Deadline) -> Result<(usize, Outcome)> {
-        self.0
-            .with(|core| core.engine.requests().begin_wait(requests))?;
+        let begin = |core: &mut Core<D>| core.engine.requests().begin_wait(requests);
+        if let Some(done) = self.0.with(begin)? {
+            return Ok(done);
+        }
         let waited = self.0.wait(requests, Instant::now(), deadline, |core| {
             let all = core.engine.requests();
-            if !requests.iter().all(|request| all.is_live(*request)) {
-                return Some(Err(Error::RequestCancelled));
+            match requests.iter().all(|request| all.is_live(*request)) {
+                true => all.take_any(requests).map(Ok),
+                false => Some(Err(Error::RequestCancelled)),
             }
-            let index = requests.iter().position(|request| all.is_done(*request))?;
-            let (_, done) = all.release(*requests.get(index)?).ok()?;
-            Some(Ok((index, done?)))
         });
         match self.0.alive() {
             Ok(mut core) => core.engine.requests().end_wait(requests),

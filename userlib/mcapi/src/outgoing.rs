@@ -8,7 +8,7 @@
 
 use crate::{
     table::Table,
-    wire::{frames, End, Frame, Lane, FRAME},
+    wire::{frames, End, Frame, Lane, Wire, FRAME},
     Request, ENDPOINTS_MAX, PRIORITIES,
 };
 use mp_queue_pair::Piece;
@@ -79,6 +79,35 @@ impl Outgoing {
     pub(crate) fn push(&mut self, lane: Lane, send: Send) {
         self.queues.entry(lane).or_default().sends.push_back(send);
         self.refresh(lane);
+    }
+
+    /// Send a message at once; false if it has more than one frame, others wait, or there is no credit
+    /// or no room.
+    ///
+    /// # Errors
+    /// How the session has ended.
+    pub(crate) fn send_at_once(
+        &mut self,
+        message: Frame<'_>,
+        wire: &mut impl Wire,
+    ) -> Result<bool, End> {
+        let Frame::Message { lane, total, .. } = message else {
+            return Ok(false);
+        };
+        if self.levels != 0 || frames(total as usize) != 1 {
+            return Ok(false);
+        }
+        let credits = match self.queues.get_mut(&lane) {
+            Some(queue) if queue.sends.is_empty() => &mut queue.credits,
+            Some(_) => return Ok(false),
+            None => &mut self.queues.entry(lane).or_default().credits,
+        };
+        let is_sent = *credits > 0 && wire.send(&message)?;
+        *credits -= u32::from(is_sent);
+        if !is_sent {
+            self.refresh(lane);
+        }
+        Ok(is_sent)
     }
 
     /// Buffers are free again.
@@ -235,6 +264,7 @@ impl Outgoing {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::wire::{Control, Loop};
     use proptest::prelude::*;
     use std::collections::HashMap;
 
@@ -370,6 +400,45 @@ mod tests {
         Send,
         Credit(u16, u16, u32),
         Withdraw(u16, u16),
+        AtOnce(u16, u16, usize),
+    }
+
+    /// Whether the first message of a lane can go on, or start.
+    fn may(known: &Model) -> bool {
+        known.2 > 0
+            || known
+                .0
+                .front()
+                .is_some_and(|(_, len)| frames(*len) <= known.1)
+    }
+
+    /// Try to send a message at once, on a way with room or none; whether it has left.
+    fn at_once(out: &mut Outgoing, lane: Lane, data: &[u8], wire: &mut Loop) -> bool {
+        let message = Frame::Message {
+            lane,
+            from: 1,
+            total: data.len() as u32,
+            data: Piece::Bytes(data),
+        };
+        let is_sent = out.send_at_once(message, wire).unwrap();
+        assert_eq!(wire.receive().unwrap().is_some(), is_sent);
+        is_sent
+    }
+
+    /// One that has no room leaves nothing behind: it waits for its turn instead.
+    #[test]
+    fn a_message_without_room_has_not_left() {
+        let mut out = Outgoing::default();
+        let mut full = Loop::default();
+        while full.send(&Frame::Control(Control::Withdrawn { number: 1 })) == Ok(true) {}
+        let message = Frame::Message {
+            lane: lane(1, 1),
+            from: 1,
+            total: 1,
+            data: Piece::Bytes(b"x"),
+        };
+        assert_eq!(out.send_at_once(message, &mut full), Ok(false));
+        assert!(out.queues.is_empty());
     }
 
     fn steps() -> impl Strategy<Value = Vec<Step>> {
@@ -378,7 +447,8 @@ mod tests {
             4 => (level.clone(), port.clone(), 0..4 * FRAME).prop_map(|(l, p, len)| Step::Push(l, p, len)),
             8 => Just(Step::Send),
             2 => (level.clone(), port.clone(), 1..20_u32).prop_map(|(l, p, n)| Step::Credit(l, p, n)),
-            1 => (level, port).prop_map(|(l, p)| Step::Withdraw(l, p)),
+            1 => (level.clone(), port.clone()).prop_map(|(l, p)| Step::Withdraw(l, p)),
+            2 => (level, port, 0..2 * FRAME).prop_map(|(l, p, len)| Step::AtOnce(l, p, len)),
         ];
         prop::collection::vec(one, 0..300)
     }
@@ -414,10 +484,16 @@ mod tests {
                             }
                         }
                     }
+                    Step::AtOnce(level, port, len) => {
+                        let goes_first = out.next().is_some();
+                        prop_assert_eq!(goes_first, model.values().any(may));
+                        let known = model.entry(lane(level, port)).or_insert((VecDeque::new(), BUFFERS, 0));
+                        let can = !goes_first && known.0.is_empty() && len <= FRAME && known.1 > 0;
+                        let sent = at_once(&mut out, lane(level, port), &vec![0; len], &mut Loop::default());
+                        prop_assert_eq!(sent, can);
+                        known.1 -= u32::from(sent);
+                    }
                     Step::Send => {
-                        let may = |known: &Model| {
-                            known.2 > 0 || known.0.front().is_some_and(|(_, len)| frames(*len) <= known.1)
-                        };
                         let levels = model.iter().filter(|(_, known)| may(known)).map(|(lane, _)| lane.level);
                         let level = levels.min();
                         let frame = out.next().map(|frame| (frame.lane().map(|lane| lane.level), format!("{frame:?}").starts_with("Message")));

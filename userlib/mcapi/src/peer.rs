@@ -8,7 +8,7 @@ use crate::{
     incoming::Incoming,
     outgoing::{Outgoing, Send},
     request::REQUESTS_MAX,
-    wire::{Control, End, Frame, CHANNELS, FEATURES, VERSION},
+    wire::{Control, End, Frame, Wire, CHANNELS, FEATURES, VERSION},
     Endpoint, NodeId, Request,
 };
 use std::collections::{BTreeMap, VecDeque};
@@ -260,6 +260,23 @@ impl Peer {
             Stage::Ready => self.incoming.credit(),
             _ => None,
         })
+    }
+
+    /// Send a message at once; false if it has more than one frame, something goes first, or there is no
+    /// room.
+    ///
+    /// # Errors
+    /// How the session has ended.
+    pub(crate) fn send_at_once(
+        &mut self,
+        message: Frame<'_>,
+        wire: &mut impl Wire,
+    ) -> Result<bool, End> {
+        let goes_first = self.stage == Stage::Ready && self.next_control().is_none();
+        match goes_first {
+            true => self.outgoing.send_at_once(message, wire),
+            false => Ok(false),
+        }
     }
 
     /// The frame was sent; the message, if it was its last one.

@@ -255,16 +255,13 @@ impl<T> Requests<T> {
         Ok(entry.done.as_ref())
     }
 
-    /// Make the caller the waiter of all of them, which are the program's, or of none.
+    /// Whether the caller may wait for all of them, which are the program's.
     ///
     /// # Errors
     /// [`Error::Parameter`]: there are none, or one is there twice (MC-WAITANY-8).
     /// [`Error::RequestInvalid`]; [`Error::WaitPending`] (MC-REQ-5).
-    pub(crate) fn begin_wait(&mut self, requests: &[Request]) -> Result<()> {
-        let mut sorted: Vec<u32> = requests.iter().map(|request| request.0).collect();
-        sorted.sort_unstable();
-        sorted.dedup();
-        if sorted.is_empty() || sorted.len() != requests.len() {
+    fn check_wait(&self, requests: &[Request]) -> Result<()> {
+        if requests.is_empty() || has_twins(requests) {
             return Err(Error::Parameter);
         }
         for request in requests {
@@ -273,8 +270,29 @@ impl<T> Requests<T> {
                 return Err(Error::WaitPending);
             }
         }
-        self.mark(requests, true);
         Ok(())
+    }
+
+    /// Release the first of some requests that is done, its index and how it has ended; if none is, make
+    /// the caller the waiter of all of them.
+    ///
+    /// # Errors
+    /// [`Error::Parameter`]: there are none, or one is there twice (MC-WAITANY-8).
+    /// [`Error::RequestInvalid`]; [`Error::WaitPending`] (MC-REQ-5). The caller waits for none then.
+    pub(crate) fn begin_wait(&mut self, requests: &[Request]) -> Result<Option<(usize, Outcome)>> {
+        self.check_wait(requests)?;
+        let done = self.take_any(requests);
+        if done.is_none() {
+            self.mark(requests, true);
+        }
+        Ok(done)
+    }
+
+    /// Release the first of some requests that is done: its index, and how it has ended.
+    pub(crate) fn take_any(&mut self, requests: &[Request]) -> Option<(usize, Outcome)> {
+        let index = requests.iter().position(|request| self.is_done(*request))?;
+        let (_, done) = self.release(*requests.get(index)?).ok()?;
+        Some((index, done?))
     }
 
     /// The caller waits no more.
@@ -313,6 +331,16 @@ impl<T> Requests<T> {
     pub(crate) fn count(&self) -> usize {
         self.count
     }
+}
+
+/// Whether a request is there twice.
+fn has_twins(requests: &[Request]) -> bool {
+    if requests.len() < 2 {
+        return false;
+    }
+    let mut sorted: Vec<u32> = requests.iter().map(|request| request.0).collect();
+    sorted.sort_unstable();
+    sorted.windows(2).any(|pair| pair.first() == pair.last())
 }
 
 #[cfg(test)]

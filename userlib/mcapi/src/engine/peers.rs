@@ -15,6 +15,15 @@ pub(crate) const LAST: usize = 4096;
 /// Buffers in use, altogether, by messages of a host's nodes that there is no session with.
 pub(crate) const LEFT_MAX: u32 = 4096;
 
+/// What was sent to a node.
+#[derive(Clone, Copy, Debug, Default)]
+struct Out {
+    /// There was something.
+    moved: bool,
+    /// There may be more.
+    left: bool,
+}
+
 impl Engine {
     /// A session with a node on a host has begun.
     pub(crate) fn up(&mut self, node: NodeId, host: u32) {
@@ -112,23 +121,24 @@ impl Engine {
     /// # Errors
     /// How the session has ended. What had arrived before was received.
     pub(crate) fn progress(&mut self, node: NodeId, wire: &mut impl Wire) -> Result<bool, End> {
-        let moved = self.exchange(node, wire);
-        if let Err(End::Gone | End::Down) = moved {
+        let exchanged = self.exchange(node, wire);
+        if let Err(End::Gone | End::Down) = exchanged {
             self.drain(node, wire);
         }
         self.settle();
-        // Whatever there was to send has left, or waits for room.
-        self.changed.retain(|changed| *changed != node);
-        if self.has_to_send(node) {
-            self.note_changed(node);
-        }
-        moved
+        Ok(exchanged?)
     }
 
     fn exchange(&mut self, node: NodeId, wire: &mut impl Wire) -> Result<bool, End> {
         let mut moved = self.take_in(node, wire, BUDGET)?;
-        moved |= self.send_out(node, wire)?;
+        let out = self.send_out(node, wire)?;
+        moved |= out.moved;
         wire.flush()?;
+        // Whatever there was to send has left, or waits for room.
+        self.changed.retain(|changed| *changed != node);
+        if out.left {
+            self.note_changed(node);
+        }
         Ok(moved)
     }
 
@@ -159,19 +169,23 @@ impl Engine {
         Ok(moved)
     }
 
-    fn send_out(&mut self, node: NodeId, wire: &mut impl Wire) -> Result<bool, End> {
-        let mut moved = false;
+    /// Send frames to a node: as many as there is room for, and as are its turn.
+    ///
+    /// # Errors
+    /// How the session has ended.
+    fn send_out(&mut self, node: NodeId, wire: &mut impl Wire) -> Result<Out, End> {
+        let mut out = Out::default();
         for _ in 0..BUDGET {
             let Some(peer) = self.peers.get_mut(&node) else {
-                break;
+                return Ok(out);
             };
             let Some(frame) = peer.next() else {
-                break;
+                return Ok(out);
             };
             if !wire.send(&frame)? {
                 break;
             }
-            moved = true;
+            out.moved = true;
             if let Some(Send {
                 request,
                 from,
@@ -181,7 +195,8 @@ impl Engine {
                 self.end_send(request, from, data.len(), Ok(()));
             }
         }
-        Ok(moved)
+        out.left = true;
+        Ok(out)
     }
 
     /// Whether there is something to send to a node as soon as there is room.
@@ -198,7 +213,7 @@ impl Engine {
     }
 
     fn settle_own(&mut self) {
-        if !self.has_to_send(self.id) {
+        if !std::mem::take(&mut self.own_changed) {
             return;
         }
         let mut own = std::mem::take(&mut self.own);
@@ -208,10 +223,11 @@ impl Engine {
             let taken = self.take_in(id, &mut own, usize::MAX);
             // A node does not lie to itself.
             debug_assert!(sent.is_ok() && taken.is_ok());
-            if !matches!((sent, taken), (Ok(sent), Ok(taken)) if sent || taken) {
+            if !matches!((sent, taken), (Ok(sent), Ok(taken)) if sent.moved || taken) {
                 break;
             }
         }
+        self.own_changed = false;
         self.own = own;
     }
 
@@ -220,18 +236,39 @@ impl Engine {
     /// # Errors
     /// [`End::Broken`]: it cannot be.
     fn frame(&mut self, node: NodeId, frame: &Frame<'_>) -> Result<(), End> {
-        let peer = self.peer(node);
-        match (peer.stage, frame) {
-            (_, Frame::Control(control)) => self.control(node, *control),
-            (Stage::Ready, frame) => {
-                let wanted = self.is_wanted(frame);
-                if let Some(arrived) = self.peer(node).incoming.frame(frame, wanted)? {
-                    self.deliver(node, arrived);
-                }
-                Ok(())
-            }
-            _ => Err(End::Broken),
+        match frame {
+            Frame::Control(control) => self.control(node, *control),
+            message => self.message(node, message),
         }
+    }
+
+    /// A frame of a message has arrived. One that is whole is for a receive, or waits, or is for nobody.
+    ///
+    /// # Errors
+    /// [`End::Broken`]: it cannot be.
+    fn message(&mut self, node: NodeId, frame: &Frame<'_>) -> Result<(), End> {
+        let port = frame.lane().map(|lane| lane.port);
+        let local = port.and_then(|port| self.endpoints.get_mut(port).ok());
+        let local = local.filter(|local| local.is_for_messages());
+        let peer = self.peers.get_mut(&node);
+        let peer = peer.filter(|peer| peer.stage == Stage::Ready);
+        let incoming = &mut peer.ok_or(End::Broken)?.incoming;
+        let Some(Arrived { lane, total, data }) = incoming.frame(frame, local.is_some())? else {
+            return Ok(());
+        };
+        let (Some(local), Some(data)) = (local, data) else {
+            self.discard(node, lane, total);
+            return Ok(());
+        };
+        match local.take_posted() {
+            Some(Posted { request, room }) => {
+                let received = Completion::message(data, room);
+                self.requests.complete(request, Ok(received));
+                self.free(node, lane, total);
+            }
+            None => local.keep(Message { node, lane, data }),
+        }
+        Ok(())
     }
 
     /// A frame without data has arrived.
@@ -340,13 +377,6 @@ impl Engine {
         }
     }
 
-    /// Whether there is an endpoint for the message that a frame is of.
-    fn is_wanted(&self, frame: &Frame<'_>) -> bool {
-        let port = frame.lane().map(|lane| lane.port);
-        let local = port.and_then(|port| self.endpoints.get(port).ok());
-        local.is_some_and(Local::is_for_messages)
-    }
-
     /// Tell a node something that it has asked for.
     ///
     /// # Errors
@@ -355,24 +385,6 @@ impl Engine {
         let peer = self.peer(node);
         peer.tell(frame);
         peer.check()
-    }
-
-    /// A message has arrived: it is for a receive, or waits, or is for nobody.
-    fn deliver(&mut self, node: NodeId, arrived: Arrived) {
-        let Arrived { lane, total, data } = arrived;
-        let local = self.endpoints.get_mut(lane.port).ok();
-        let local = local.filter(|local| local.is_for_messages());
-        let (Some(local), Some(data)) = (local, data) else {
-            return self.discard(node, lane, total);
-        };
-        match local.take_posted() {
-            Some(Posted { request, room }) => {
-                self.requests
-                    .complete(request, Ok(Completion::message(data, room)));
-                self.free(node, lane, total);
-            }
-            None => local.keep(Message { node, lane, data }),
-        }
     }
 
     fn answer_get(&mut self, node: NodeId, number: u32, port: u16) -> Result<(), End> {

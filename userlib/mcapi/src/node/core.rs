@@ -8,12 +8,16 @@ use crate::{
     engine::{Engine, LAST},
     link::Link,
     pipe::Pipe,
+    request::By,
     table::Table,
-    wire::{End, Wire},
+    wire::{End, Frame, Lane, Wire},
     Endpoint, Error, NodeId, Outcome, Request, Result,
 };
 use mp_fabric::{Deadline, Device};
-use mp_queue_pair::provider::Attention;
+use mp_queue_pair::{
+    provider::{Attention, Service},
+    Piece,
+};
 use std::{
     collections::{BTreeMap, HashMap},
     sync::Arc,
@@ -45,6 +49,50 @@ pub(super) struct Linked<D: Device> {
     pub(super) link: Link<D>,
 }
 
+impl<D: Device> Linked<D> {
+    /// Do something with the link if it is open, after a look at its session if that has news. The
+    /// service sees to what could not be signalled.
+    ///
+    /// # Errors
+    /// How it has ended.
+    fn act(
+        &mut self,
+        engine: &mut Engine,
+        node: NodeId,
+        service: &Service,
+        act: impl FnOnce(&mut Engine, &mut Link<D>) -> Result<bool, End>,
+    ) -> Result<bool, End> {
+        let link = &mut self.link;
+        if self.attention.take_news() {
+            link.look().map_or(Ok(()), Err)?;
+        }
+        let is_open = link.is_open()?;
+        if link.has_begun() {
+            engine.up(node, self.host);
+        }
+        let acted = is_open && act(engine, link)?;
+        if link.owes_signal() {
+            self.attention.list(service, self.number);
+        }
+        Ok(acted)
+    }
+
+    /// Move frames; whether there were any.
+    ///
+    /// # Errors
+    /// How it has ended.
+    fn progress(
+        &mut self,
+        engine: &mut Engine,
+        node: NodeId,
+        service: &Service,
+    ) -> Result<bool, End> {
+        self.act(engine, node, service, |engine, link| {
+            engine.progress(node, link)
+        })
+    }
+}
+
 impl<D: Device> Core<D> {
     pub(super) fn new(engine: Engine) -> Self {
         Core {
@@ -66,31 +114,17 @@ impl<D: Device> Core<D> {
     }
 
     /// Do something with a link that is open; one that has ended is forgotten. Whether there was
-    /// something.
+    /// something. The service sees to what could not be signalled.
     pub(super) fn on_link(
         &mut self,
         node: NodeId,
+        service: &Service,
         act: impl FnOnce(&mut Engine, &mut Link<D>) -> Result<bool, End>,
     ) -> bool {
-        let Core { engine, links, .. } = self;
-        let Some(Linked {
-            host,
-            attention,
-            link,
-            ..
-        }) = links.get_mut(&node)
-        else {
+        let Some(linked) = self.links.get_mut(&node) else {
             return false;
         };
-        let acted = match attention.take_news().then(|| link.look()).flatten() {
-            Some(end) => Err(end),
-            None => link.is_open().and_then(|is_open| {
-                if link.has_begun() {
-                    engine.up(node, *host);
-                }
-                Ok(is_open && act(engine, link)?)
-            }),
-        };
+        let acted = linked.act(&mut self.engine, node, service, act);
         if let Err(end) = acted {
             self.unlink(node, end);
         }
@@ -142,15 +176,80 @@ impl<D: Device> Core<D> {
     }
 
     /// Move frames of a link; whether there were any.
-    pub(super) fn progress(&mut self, node: NodeId) -> bool {
-        self.on_link(node, |engine, link| engine.progress(node, link))
+    pub(super) fn progress(&mut self, node: NodeId, service: &Service) -> bool {
+        self.on_link(node, service, |engine, link| engine.progress(node, link))
+    }
+
+    /// Move frames of all links, for a thread of the program; whether there were any.
+    pub(super) fn progress_all(&mut self, service: &Service) -> bool {
+        let Core { engine, links, .. } = self;
+        let (mut moved, mut ended) = (false, Vec::new());
+        for (node, linked) in links {
+            linked.attention.watch();
+            match linked.progress(engine, *node, service) {
+                Ok(any) => moved |= any,
+                Err(end) => ended.push((*node, end)),
+            }
+        }
+        moved |= !ended.is_empty();
+        for (node, end) in ended {
+            self.unlink(node, end);
+        }
+        moved
+    }
+
+    /// Send a message at once, from where it is; false if it has to wait for its turn or for room.
+    pub(super) fn send_at_once(
+        &mut self,
+        from: Endpoint,
+        to: NodeId,
+        lane: Lane,
+        data: Piece<'_>,
+        service: &Service,
+    ) -> bool {
+        let message = Frame::Message {
+            lane,
+            from: from.port(),
+            total: data.len() as u32,
+            data,
+        };
+        let mut is_sent = false;
+        self.on_link(to, service, |engine, link| {
+            is_sent = engine.send_at_once(to, message, link)?;
+            if is_sent {
+                link.flush()?;
+            }
+            Ok(is_sent)
+        });
+        is_sent
+    }
+
+    /// Begin to send a message: as [`Engine::send`], but at once if that can be.
+    ///
+    /// # Errors
+    /// The same.
+    pub(super) fn send(
+        &mut self,
+        from: Endpoint,
+        to: Endpoint,
+        data: Piece<'_>,
+        priority: u32,
+        service: &Service,
+    ) -> Result<Request> {
+        let lane = self.engine.check_send(from, to, data.len(), priority)?;
+        let request = self.engine.begin_send(from, to, lane, By::Program)?;
+        match self.send_at_once(from, to.node(), lane, data, service) {
+            true => self.engine.left(request, from, data.len()),
+            false => self.engine.queue(request, data)?,
+        }
+        Ok(request)
     }
 
     /// Look at everything that has arrived.
-    pub(super) fn take_in(&mut self) {
+    pub(super) fn take_in(&mut self, service: &Service) {
         let nodes: Vec<_> = self.links.keys().copied().collect();
         for node in nodes {
-            self.on_link(node, |engine, link| {
+            self.on_link(node, service, |engine, link| {
                 let moved = engine.take_in(node, link, LAST)?;
                 link.flush()?;
                 Ok(moved)
@@ -246,7 +345,7 @@ mod tests {
         let world = World::new(1, 1 << 20);
         let [link, _there] = pair_in(&world);
         core.relink(other, 1, link);
-        core.progress(other);
+        core.progress(other, &Service::new().unwrap());
         let to = Endpoint::of(other, 1);
         let sent = core
             .engine
@@ -288,7 +387,7 @@ mod tests {
         let to = core.engine.create(Some(1)).unwrap();
         let [link, mut there] = pair();
         core.relink(other, 1, link);
-        core.progress(other);
+        core.progress(other, &Service::new().unwrap());
         let (version, features) = (1, 0);
         let ready = Frame::Control(Control::Ready { version, features });
         assert_eq!(there.send(&ready), Ok(true));

@@ -19,23 +19,24 @@ impl<D: Device> NodeShared<D> {
     }
 
     pub(super) fn settle_within(&self, core: &mut Core<D>, rounds: usize) -> bool {
+        if core.engine.is_quiet() {
+            return false;
+        }
         // What has been done leads to answers; those of others can wait for a next time.
         for _ in 0..rounds {
-            let changed = core.engine.take_changed();
-            for node in &changed {
-                core.progress(*node);
+            let changes = core.engine.changes();
+            for _ in 0..changes {
+                if let Some(node) = core.engine.next_changed() {
+                    core.progress(node, &self.service);
+                }
             }
-            let has_news = self.follow_news(core);
-            for node in &changed {
-                self.look_after(core, *node);
-            }
-            if changed.is_empty() && !has_news {
+            if !self.follow_news(core) && changes == 0 {
                 break;
             }
         }
         // What the last round has led to is the service thread's to send.
         while self.follow_news(core) {}
-        for node in core.engine.take_changed() {
+        while let Some(node) = core.engine.next_changed() {
             self.look_after(core, node);
         }
         if core.engine.seeks() {
@@ -57,25 +58,9 @@ impl<D: Device> NodeShared<D> {
         }
     }
 
-    /// Let the service thread wake another node, if the kernel had no memory for that.
-    pub(super) fn see_to_signal_of(&self, core: &Core<D>, node: NodeId) {
-        let linked = core.links.get(&node);
-        if let Some(linked) = linked.filter(|linked| linked.link.owes_signal()) {
-            linked.attention.list(&self.service, linked.number);
-        }
-    }
-
     /// Move frames of all links and data of all channels that something waits for.
     pub(super) fn move_all(&self, core: &mut Core<D>) -> bool {
-        let mut moved = false;
-        let nodes: Vec<_> = core.links.keys().copied().collect();
-        for node in nodes {
-            if let Some(linked) = core.links.get(&node) {
-                linked.attention.watch();
-            }
-            moved |= core.progress(node);
-            self.see_to_signal_of(core, node);
-        }
+        let mut moved = core.progress_all(&self.service);
         moved |= self.move_data(core);
         self.settle(core);
         moved

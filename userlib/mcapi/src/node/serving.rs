@@ -100,7 +100,7 @@ impl<D: Device> NodeShared<D> {
             return false;
         }
         let moved = match tie {
-            Tie::Link(node, _) => core.progress(*node),
+            Tie::Link(node, _) => core.progress(*node, &self.service),
             Tie::Pipe(pipe) => self.move_in_turn(&mut core, pipe),
         };
         if self.settle(&mut core) {

@@ -18,6 +18,9 @@ const GRACE: Duration = Duration::from_secs(2);
 /// How long a call sleeps that there is no memory for, before it tries again.
 const NAP: Duration = Duration::from_millis(1);
 
+/// Looks between two looks at the clock.
+pub(super) const LOOKS: usize = 16;
+
 /// A thread that sleeps until one of some requests is over.
 pub(super) struct Sleeper {
     pub(super) requests: Vec<Request>,
@@ -27,6 +30,34 @@ pub(super) struct Sleeper {
 }
 
 impl<D: Device> NodeShared<D> {
+    /// Look for an answer for as long as threads look, from `begun` on; nothing if there is none by then.
+    ///
+    /// # Errors
+    /// [`Error::Timeout`]; [`Error::NodeNotInit`]: also if the node is finalized meanwhile.
+    pub(super) fn watch_for<T>(
+        &self,
+        begun: Instant,
+        deadline: Deadline,
+        mut answer: impl FnMut(&mut Core<D>) -> Option<T>,
+    ) -> Result<Option<T>> {
+        let mut looks = 1;
+        loop {
+            for _ in 0..looks {
+                if let Some(answer) = answer(&mut *self.look()?) {
+                    return Ok(Some(answer));
+                }
+                spin_loop();
+            }
+            if is_over(deadline) {
+                return Err(Error::Timeout);
+            }
+            if begun.elapsed() >= LOOK {
+                return Ok(None);
+            }
+            looks = LOOKS;
+        }
+    }
+
     /// Wait until there is an answer for requests: look for a while from `begun` on, then sleep.
     ///
     /// # Errors
@@ -38,27 +69,17 @@ impl<D: Device> NodeShared<D> {
         deadline: Deadline,
         mut answer: impl FnMut(&mut Core<D>) -> Option<T>,
     ) -> Result<T> {
-        let is_over = |deadline: Deadline| deadline.remaining().is_some_and(|left| left.is_zero());
-        let mut looks = true;
+        if let Some(answer) = self.watch_for(begun, deadline, &mut answer)? {
+            return Ok(answer);
+        }
+        self.unwatch(&mut *self.alive()?);
         loop {
-            let mut core = match looks {
-                true => self.look()?,
-                false => self.alive()?,
-            };
+            let mut core = self.alive()?;
             if let Some(answer) = answer(&mut core) {
                 return Ok(answer);
             }
             if is_over(deadline) {
                 return Err(Error::Timeout);
-            }
-            if begun.elapsed() < LOOK {
-                drop(core);
-                spin_loop();
-                continue;
-            }
-            if looks {
-                self.unwatch(&mut core);
-                looks = false;
             }
             self.sleep(core, requests, deadline);
         }
@@ -160,6 +181,11 @@ impl<D: Device> NodeShared<D> {
         })?;
         self.wait(&[request], begun, Deadline::NEVER, done)
     }
+}
+
+/// Whether nobody waits any more.
+pub(super) fn is_over(deadline: Deadline) -> bool {
+    deadline.remaining().is_some_and(|left| left.is_zero())
 }
 
 /// Begin what a call that waits is for. Where there is no memory for that, it is begun when there is, before

@@ -213,12 +213,30 @@ impl Model {
 
     fn wait(&mut self, requests: Vec<Request>) {
         let expected = self.expected_of_wait(&requests);
-        assert_eq!(self.requests.begin_wait(&requests), expected);
-        if expected.is_ok() {
-            for request in &requests {
-                self.live(*request).unwrap().is_waited = true;
+        let begun = self.requests.begin_wait(&requests);
+        assert_eq!(begun.as_ref().map(|_| ()).map_err(|error| *error), expected);
+        let Ok(taken) = begun else {
+            return;
+        };
+        // MC-WAITANY-7: the first one that is done is released.
+        let is_done = |request: &Request| {
+            let mut known = self.known.iter();
+            known.any(|known| known.is_live && known.request == *request && known.done.is_some())
+        };
+        let first = requests.iter().position(is_done);
+        assert_eq!(taken.as_ref().map(|(index, _)| *index), first);
+        match taken {
+            Some((index, outcome)) => {
+                let known = self.live(requests[index]).unwrap();
+                known.is_live = false;
+                assert_eq!(Some(size(&outcome)), known.done);
             }
-            self.waits.push(requests);
+            None => {
+                for request in &requests {
+                    self.live(*request).unwrap().is_waited = true;
+                }
+                self.waits.push(requests);
+            }
         }
     }
 
