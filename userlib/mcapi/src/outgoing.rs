@@ -425,6 +425,19 @@ mod tests {
         is_sent
     }
 
+    /// MC-MSG-10: messages that leave at once take credit as others do.
+    #[test]
+    fn what_leaves_at_once_takes_credit() {
+        let (mut out, mut wire) = (Outgoing::default(), Loop::default());
+        for _ in 0..BUFFERS {
+            assert!(at_once(&mut out, lane(1, 1), b"x", &mut wire));
+        }
+        assert!(!at_once(&mut out, lane(1, 1), b"x", &mut wire));
+        assert!(at_once(&mut out, lane(1, 2), b"x", &mut wire));
+        assert_eq!(out.credit(lane(1, 1), 1), Ok(()));
+        assert!(at_once(&mut out, lane(1, 1), b"x", &mut wire));
+    }
+
     /// One that has no room leaves nothing behind: it waits for its turn instead.
     #[test]
     fn a_message_without_room_has_not_left() {
