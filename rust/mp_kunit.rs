@@ -10,6 +10,7 @@
 //! * [`bytes`]: memory that is only copied from, or only written, and packets of it.
 //! * [`fifo`]: queues that grow as needed.
 //! * [`forward`]: peers that share no bridge, and what the services tell each other.
+//! * [`kept`]: data that a transport holds for others.
 //! * [`memory`]: memory of both ends of a link.
 //! * [`interface`]: the local ends of links.
 //! * [`user`]: what serves programs: offsets, mappings, waits.
@@ -30,6 +31,8 @@ mod fixture;
 mod forward;
 #[path = "mp_kunit/interface.rs"]
 mod interface;
+#[path = "mp_kunit/kept.rs"]
+mod kept;
 #[path = "mp_kunit/memory.rs"]
 mod memory;
 #[path = "mp_kunit/user.rs"]

@@ -44,7 +44,8 @@ pub const RX_HELD: usize = 256;
 /// What was consumed is published within a poll once it is more than this part of the ring.
 const GIVE_BACK_PART: u32 = 4;
 
-/// Records that are given back are released at once if more than this part of the ring is held.
+/// Records that are given back are released at once if more than this part of the ring is held,
+/// or half of the places.
 const URGENT_PART: u32 = 4;
 
 /// The receiving half of a ring in one epoch; `A` is an [`Assembly`], `S` has a place of
@@ -54,6 +55,8 @@ pub struct ReceivingHalf<A, S> {
     kept: KeptList<S>,
     /// Whether records may be kept: what is urgent must always get through.
     keeps: bool,
+    /// What [`Context::set_urgent`] was told last.
+    urgent: bool,
     order: Reassembly,
     assembly: A,
 }
@@ -76,6 +79,7 @@ impl<K, A, S: DerefMut<Target = [Option<Kept<K>>]>> ReceivingHalf<A, S> {
         Ok(ReceivingHalf {
             consumer: Consumer::new(from, tx, rx, ringing)?,
             keeps: !urgent && places.len() >= RX_HELD,
+            urgent: false,
             kept: KeptList::new(places),
             order: Reassembly::new(),
             assembly,
@@ -166,7 +170,7 @@ impl<K, A, S: DerefMut<Target = [Option<Kept<K>>]>> ReceivingHalf<A, S> {
                 if armed == Armed::Asleep {
                     x.asleep();
                 }
-                // Who gives a record back has the ring polled.
+                // The ring is urgent while it is full: a poll follows what is given back.
                 armed == Armed::Ready && !self.consumer.is_full()
             }
             Err(cause) => {
@@ -239,12 +243,32 @@ impl<K, A, S: DerefMut<Target = [Option<Kept<K>>]>> ReceivingHalf<A, S> {
 
     /// Follow what is kept, at the end of a poll.
     fn look_after_kept<X: Context<K>>(&mut self, x: &X) {
-        self.collect(x);
-        // Half of the ring must be free for the largest record. Without memory, the ring stops until
-        // something is given back or memory is there.
-        while self.move_out(x, |consumer, _| !consumer.may_keep()) {}
+        self.make_room(x);
+        let is_urgent = self.needs_room();
+        if is_urgent == self.urgent {
+            return;
+        }
+        self.urgent = is_urgent;
+        x.set_urgent(is_urgent);
+        if is_urgent {
+            // What was given back before that asks for no poll.
+            self.make_room(x);
+        }
+    }
+
+    /// Whether records are to be released as soon as they are given back: they hold much of the
+    /// ring, or half of the places, of which a ring of small records runs out first.
+    fn needs_room(&self) -> bool {
         let held = self.consumer.held_units();
-        x.set_urgent(held > self.consumer.units() / URGENT_PART);
+        held > self.consumer.units() / URGENT_PART || !self.consumer.may_keep()
+    }
+
+    /// Release what was given back, and move out what is in the way. Half of the ring must be free
+    /// for the largest record. Without memory, the ring stops until something is given back or
+    /// memory is there.
+    fn make_room<X: Context<K>>(&mut self, x: &X) {
+        self.collect(x);
+        while self.move_out(x, |consumer, _| !consumer.may_keep()) {}
     }
 
     /// Move the oldest record that is kept out of the ring, if `is_due` says so of the ring and of

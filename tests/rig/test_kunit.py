@@ -17,6 +17,7 @@ SUITES = {
     "mp_bytes": ("rust/mp_kunit/bytes.rs", r"#\[test\]\s+fn (\w+)\("),
     "mp_fifo": ("rust/mp_kunit/fifo.rs", r"#\[test\]\s+fn (\w+)\("),
     "mp_forward": ("rust/mp_kunit/forward.rs", r"#\[test\]\s+fn (\w+)\("),
+    "mp_kept": ("rust/mp_kunit/kept.rs", r"#\[test\]\s+fn (\w+)\("),
     "mp_user": ("rust/mp_kunit/user.rs", r"#\[test\]\s+fn (\w+)\("),
     "mp_windows": ("rust/mp_kunit/windows.rs", r"#\[test\]\s+fn (\w+)\("),
     "mp_memory": ("rust/mp_kunit/memory.rs", r"#\[test\]\s+fn (\w+)\("),

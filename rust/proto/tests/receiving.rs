@@ -39,7 +39,11 @@ struct Receives {
     moved: Cell<usize>,
     returned: RefCell<Vec<usize>>,
     urgent: Cell<bool>,
+    /// What another processor does just before it could know that the ring is urgent.
+    before_urgent: RefCell<Option<Before>>,
 }
+
+type Before = Box<dyn FnOnce(&Receives)>;
 
 type World = rings::World<Receives>;
 
@@ -48,6 +52,9 @@ impl Context<Rc<Spot>> for World {
         self.returned.take().into_iter().for_each(f);
     }
     fn set_urgent(&self, urgent: bool) {
+        if let Some(before) = self.before_urgent.take().filter(|_| urgent) {
+            before(self);
+        }
         self.urgent.set(urgent);
     }
     fn move_out(&self, spot: &Rc<Spot>) -> bool {
@@ -210,6 +217,7 @@ impl Ring {
                     moved: Cell::new(0),
                     returned: RefCell::default(),
                     urgent: Cell::new(false),
+                    before_urgent: RefCell::default(),
                 },
             ),
             has_memory,
@@ -468,9 +476,43 @@ fn no_more_records_are_held_than_there_are_places() {
     assert!(!ring.half.is_ready(&ring.world.own));
     assert!(!ring.half.arm(&ring.world));
     assert!(!ring.half.is_overdue(&ring.world.own));
+    assert!(ring.world.urgent.get(), "what is given back is needed");
     ring.check();
     ring.give_back(0);
     assert_eq!(ring.receive(64, false), 11);
+    ring.drain();
+}
+
+/// A ring of which so much is kept that it becomes urgent; `before` is what another processor does
+/// just before it could know that.
+fn becomes_urgent(before: impl FnOnce(&Receives) + 'static) -> Ring {
+    let mut ring = Ring::new(false);
+    ring.world.moves.set(false);
+    *ring.world.before_urgent.borrow_mut() = Some(Box::new(before));
+    for _ in 0..3 {
+        assert!(ring.send(1500));
+    }
+    assert_eq!(ring.receive(3, true), 3);
+    assert!(ring.world.urgent.get());
+    ring
+}
+
+/// A record that is given back while the ring becomes urgent is released by the same poll: nobody
+/// asks for another one.
+#[test]
+fn what_is_given_back_too_early_to_be_urgent_is_released() {
+    let mut ring = becomes_urgent(|world| world.returned.borrow_mut().extend([0, 1]));
+    assert_eq!(ring.half.unreturned_units(), 0);
+    ring.kept.borrow_mut().clear();
+    ring.drain();
+}
+
+/// The same where the end of a copy lets the oldest record be moved out.
+#[test]
+fn what_can_be_moved_too_early_to_be_urgent_is_moved() {
+    let mut ring = becomes_urgent(|world| world.moves.set(true));
+    assert!(ring.world.moved.get() > 0);
+    assert!(ring.half.unreturned_units() <= ring.half.units() / 2);
     ring.drain();
 }
 
