@@ -158,7 +158,8 @@ impl ChannelLink {
     ///
     /// # Errors
     ///
-    /// `EBUSY` if it was called before, `ENOMEM`, or an error of enabling NAPI.
+    /// `EBUSY` if it was called before, `ENOMEM`, or an error of enabling NAPI. No poller runs
+    /// then.
     pub(crate) fn start(
         &self,
         napis: KVec<Arc<Instance<Poller>>>,
@@ -172,10 +173,12 @@ impl ChannelLink {
             looks.push(look, GFP_KERNEL)?;
             napi.enable()?;
         }
-        self.channel.set_looks(Some(Arc::new(looks, GFP_KERNEL)?));
+        let looks = Arc::new(looks, GFP_KERNEL)?;
+        // The looks poll as well: they come once it is sure that `stop` finds the pollers.
         if !self.napis.populate(napis) {
             return Err(EBUSY);
         }
+        self.channel.set_looks(Some(looks));
         self.poll_all();
         Ok(())
     }
