@@ -12,6 +12,7 @@
 //! * [`forward`]: peers that share no bridge, and what the services tell each other.
 //! * [`kept`]: data that a transport holds for others.
 //! * [`memory`]: memory of both ends of a link.
+//! * [`napi`]: polls, and their end. A second processor is needed.
 //! * [`interface`]: the local ends of links.
 //! * [`user`]: what serves programs: offsets, mappings, waits.
 //! * [`windows`]: windows and lists of the user service.
@@ -35,6 +36,8 @@ mod interface;
 mod kept;
 #[path = "mp_kunit/memory.rs"]
 mod memory;
+#[path = "mp_kunit/napi.rs"]
+mod napi;
 #[path = "mp_kunit/user.rs"]
 mod user;
 #[path = "mp_kunit/windows.rs"]
