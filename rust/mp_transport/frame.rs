@@ -222,6 +222,18 @@ pub trait RxData {
     }
 }
 
+/// Data that has been copied out of a frame.
+impl<const N: usize> RxData for [u8; N] {
+    fn len(&self) -> usize {
+        N
+    }
+
+    fn copy_to(&self, offset: usize, mut dst: Writer<'_>) -> Result {
+        let end = offset.checked_add(dst.remaining()).ok_or(EINVAL)?;
+        dst.write(self.get(offset..end).ok_or(EINVAL)?.into())
+    }
+}
+
 /// Fill all of `dst` with bytes from `offset` on out of the fragments through which
 /// `walk` goes.
 ///
