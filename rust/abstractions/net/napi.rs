@@ -109,7 +109,8 @@ pub trait Poll: Send + Sync + 'static {
     /// be: [`is_ready`](Self::is_ready) is asked instead. Preemption is disabled.
     fn mute(&self) {}
 
-    /// Whether a poll would find something.
+    /// Whether a poll would find something. `false` may be late: it is asked again, or
+    /// [`arm`](Self::arm) follows. Preemption may be disabled, so it waits for nobody.
     fn is_ready(&self) -> bool {
         false
     }
