@@ -48,6 +48,14 @@ const GIVE_BACK_PART: u32 = 4;
 /// or half of the places.
 const URGENT_PART: u32 = 4;
 
+/// Records that a poll of `budget` records takes from the control ring, which it empties first. A
+/// quarter is left for the data ring that is polled with it: control frames of all hosts that are
+/// forwarded must not hold up everybody's data.
+#[inline]
+pub const fn control_budget(budget: u32) -> u32 {
+    budget - budget / 4
+}
+
 /// The receiving half of a ring in one epoch; `A` is an [`Assembly`], `S` has a place of
 /// [`Option<Kept>`](Kept) for each record that may be held.
 pub struct ReceivingHalf<A, S> {

@@ -25,6 +25,7 @@ use mp_kernel::{
 };
 use mp_proto::{
     layout::CONTROL_RING,
+    receiving::control_budget,
     wire::{
         Envelope,
         PeerData,
@@ -42,7 +43,8 @@ use mp_transport::{
     }, //
 };
 
-/// Polls one data queue of a channel; queue 0 also the control ring, first.
+/// Polls one data queue of a channel; queue 0 also the control ring, first, as far as that leaves
+/// a share of each poll to data.
 pub(crate) struct Poller {
     pub(crate) channel: Arc<Channel>,
     pub(crate) peer: Arc<Peer>,
@@ -75,7 +77,11 @@ impl Poll for Poller {
         }
         let mut done = 0;
         for number in self.rings() {
-            done += channel.receive(napi, &self.peer, number, budget - done);
+            let most = match number {
+                CONTROL_RING => control_budget(budget),
+                _ => budget - done,
+            };
+            done += channel.receive(napi, &self.peer, number, most);
         }
         napi.flush_gro();
         for number in self.rings() {

@@ -12,7 +12,7 @@ use std::rc::Rc;
 use common::rings::{self, PLACE};
 use common::Ram;
 use mp_proto::receiving::{
-    AddError, Arrived, Assembly, Context, Kept, ReceivingHalf, Upper, RX_HELD,
+    control_budget, AddError, Arrived, Assembly, Context, Kept, ReceivingHalf, Upper, RX_HELD,
 };
 use mp_proto::ring::{
     units_for, Armed, Chunk, Corrupt, Place, Producer, Record, ReserveError, Ringing, Split, Step,
@@ -612,6 +612,17 @@ fn nothing_is_written_once_the_layer_above_has_ended_the_epoch() {
     assert!(ring.half.receive_one(&ring.world, &Ends(&ring.world)));
     ring.half.end_poll(&ring.world);
     assert_eq!(ring.world.peers.word(PLACE.cons), before);
+}
+
+/// Of a poll that finds control frames without end, data gets a share.
+#[test]
+fn control_frames_leave_a_share_of_a_poll_to_data() {
+    assert_eq!(control_budget(64), 48);
+    for budget in 1..=64 {
+        let control = control_budget(budget);
+        assert!(control > budget / 2, "what is urgent goes first");
+        assert!(control < budget || budget < 4);
+    }
 }
 
 /// A half without room for names keeps nothing, and loses nothing.
