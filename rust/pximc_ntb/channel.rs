@@ -480,10 +480,11 @@ impl Channel {
         ring.rx.lock().receive(&self.on(number), &upper, budget)
     }
 
-    /// A heartbeat: what has been kept since the last one is moved out of the rings.
+    /// A heartbeat: what has been kept since the last one is moved out of the rings. Polls may
+    /// have the lock between any two records.
     pub(crate) fn age_kept(&self) {
         for (number, ring) in (0..).zip(&self.rings) {
-            ring.rx.lock().age(&self.on(number));
+            while ring.rx.lock().age(&self.on(number)) {}
         }
     }
 

@@ -271,7 +271,7 @@ impl Two {
             5 => return self.send(Zeros::of(1 + how % (UNITS / 2))),
             6 => return self.send(Zeros(how % 50_000)),
             7 => return self.give_back(how as usize),
-            8 => self.rx.age(&self.receiver),
+            8 => while self.rx.age(&self.receiver) {},
             _ => {}
         }
         self.follow_bells(how % 3 != 0);
