@@ -899,6 +899,8 @@ impl<const N: usize> Consumer<N> {
         if old == new {
             return Ok(false);
         }
+        // No test fails without this: no model lets a load of the records see what the producer
+        // stores once it has this index.
         out.release();
         store_index(out, self.place.cons, self.tx, new)?;
         self.published = new;

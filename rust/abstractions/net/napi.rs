@@ -302,7 +302,7 @@ impl<P: Poll> Active<P> {
 
     /// Whether a poll that was deferred is still to go on.
     fn is_due(&self) -> bool {
-        self.lingering.as_ref().is_none_or(Lingering::take_debt)
+        self.lingering.as_ref().is_none_or(Lingering::take_deferred)
     }
 }
 
@@ -488,7 +488,7 @@ unsafe extern "C" fn poll_callback<P: Poll>(
         _not_send: PhantomData,
     };
     if let Some(lingering) = &active.lingering {
-        lingering.take_debt();
+        lingering.take_deferred();
     }
     let done = active.poller.poll(&napi, budget);
     // Packets in the GRO lists point to interfaces that nothing keeps from vanishing after the poll.
