@@ -524,8 +524,10 @@ impl<const N: usize> Producer<N> {
             if cons.wrapping_sub(self.cons) > outstanding {
                 return Err(Corrupt::ConsumerIndex);
             }
-            inb.rmb();
-            self.cons = cons;
+            if cons != self.cons {
+                inb.rmb();
+                self.cons = cons;
+            }
             self.heard = true;
         } else if self.heard {
             return Err(Corrupt::ConsumerIndex);
@@ -792,8 +794,10 @@ impl<const N: usize> Consumer<N> {
             if now < known || now > self.place.units() {
                 return Err(Corrupt::ProducerIndex);
             }
-            inb.rmb();
-            self.prod = prod;
+            if prod != self.prod {
+                inb.rmb();
+                self.prod = prod;
+            }
             self.heard = true;
         } else if self.heard {
             return Err(Corrupt::ProducerIndex);
