@@ -147,15 +147,18 @@ mod tests {
             napi.schedule();
             source.is_watched()
         });
-        assert!(is_watched, "polls follow one another");
+        // Polls follow one another.
+        assert!(is_watched);
         source.is_last.store(true, Relaxed);
         let scheduled = napi.clone();
         workqueue::system_unbound().try_spawn(GFP_KERNEL, move || scheduled.schedule())?;
         let begun = soon(|| source.begun.load(Relaxed));
         source.closing.store(true, Relaxed);
         napi.close();
-        assert!(begun && source.seen.load(Relaxed), "on another processor");
-        assert!(!source.was_stopped.load(Relaxed), "still needed");
+        // On another processor.
+        assert!(begun && source.seen.load(Relaxed));
+        // The poll still needed it.
+        assert!(!source.was_stopped.load(Relaxed));
         assert!(source.has_ended());
         Ok(())
     }

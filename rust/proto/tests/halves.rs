@@ -279,7 +279,10 @@ impl Two {
         assert_eq!(self.sender.corrupt.get(), None);
         let free = self.tx.refresh(&self.sender.own).expect("honest");
         assert!(free >= UNITS / 2, "the receiver holds half of the ring");
-        assert!(self.waits.is_none(), "{free} units are free, and no doorbell");
+        assert!(
+            self.waits.is_none(),
+            "{free} units are free, and no doorbell"
+        );
         assert!(!self.tx.has_partial());
     }
 }
