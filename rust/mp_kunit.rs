@@ -10,7 +10,9 @@
 //! * [`bytes`]: memory that is only copied from, or only written, and packets of it.
 //! * [`fifo`]: queues that grow as needed.
 //! * [`forward`]: peers that share no bridge, and what the services tell each other.
+//! * [`kept`]: data that a transport holds for others.
 //! * [`memory`]: memory of both ends of a link.
+//! * [`napi`]: polls, and their end. A second processor is needed.
 //! * [`interface`]: the local ends of links.
 //! * [`user`]: what serves programs: offsets, mappings, waits.
 //! * [`windows`]: windows and lists of the user service.
@@ -30,8 +32,12 @@ mod fixture;
 mod forward;
 #[path = "mp_kunit/interface.rs"]
 mod interface;
+#[path = "mp_kunit/kept.rs"]
+mod kept;
 #[path = "mp_kunit/memory.rs"]
 mod memory;
+#[path = "mp_kunit/napi.rs"]
+mod napi;
 #[path = "mp_kunit/user.rs"]
 mod user;
 #[path = "mp_kunit/windows.rs"]

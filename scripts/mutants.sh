@@ -6,8 +6,8 @@
 #
 #   simulator   some seeds of rust/proto-sim
 #   loom        the model checker's tests
-#   proto       the crate's unit tests, or those of links, rings, both halves of rings, crossing, pairing,
-#               queue pairs, registers, what is shared, work queues
+#   proto       the crate's unit tests, or those of links, rings, halves of rings alone and together,
+#               crossing, pairing, queue pairs, registers, what is shared, work queues
 #
 #   mutants.sh [PATCH...]
 #
@@ -34,7 +34,7 @@ detect() {
 		return
 		;;
 	loom) tests+=(--release --test loom --test queue_pair_loom) ;;
-	proto) tests+=(--lib --test link --test messages --test ring --test crossing --test pairing --test pairing_cost --test pairing_held --test queue_pair --test receiving --test register --test sending --test sharing --test work) ;;
+	proto) tests+=(--lib --test halves --test link --test messages --test ring --test crossing --test pairing --test pairing_cost --test pairing_held --test queue_pair --test receiving --test register --test sending --test sharing --test work) ;;
 	*) die "unknown tests: $1" ;;
 	esac
 	cargo_here "${tests[@]}" --no-run || return

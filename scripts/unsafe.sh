@@ -39,6 +39,8 @@ places() {
 		rust/mp_func_user/status.rs     says which pages a mapping has
 		rust/mp_func_user/window.rs     the same
 		rust/mp_kunit/user.rs           both, for tests
+		rust/mp_kunit/kept.rs           copies of what is kept, for tests
+		rust/mp_kunit/napi.rs           looks whether a thread has ended, for tests
 		rust/mp_kunit/memory.rs         has such an engine, for tests
 		rust/mp_kunit/windows.rs        names physical memory, for tests
 		rust/ntb_hw_ivshmem/driver.rs   sets the DMA mask

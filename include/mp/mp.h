@@ -120,6 +120,11 @@ struct mp_frame;
 /*
  * The destructor of a frame (IDT-FRM-4), called when its last reference is
  * dropped, in process or softirq context. Frees what the fragments point to.
+ *
+ * A transport may drop that reference while it holds the lock of the queue that the
+ * frame left by: a large frame, for one. The destructor must not sleep, send frames,
+ * or take a lock that is held around a call which sends frames; work to be done then
+ * is for a work queue. It may drop other frames.
  */
 typedef void (*mp_frame_ds)(struct mp_frame *frame);
 

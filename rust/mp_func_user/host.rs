@@ -62,6 +62,7 @@ use mp_proto::{
 use mp_transport::{
     frame::{
         RxContext,
+        RxData,
         RxFrame, //
     },
     function::Function,
@@ -351,13 +352,12 @@ impl Watcher for Links {
     }
 }
 
-/// The message of the sharing engine that a frame has.
-fn sharing_message(frame: &RxFrame<'_>) -> Option<Message> {
+/// The bytes of a frame that may have a message of the sharing engine. They are copied once: the
+/// peer may change those in the ring at any time.
+fn sharing_bytes(frame: &RxFrame<'_>) -> Option<[u8; SIZE]> {
     let mut data = [0; SIZE];
-    if frame.len() != SIZE || frame.copy_to(0, data.as_mut_slice().into()).is_err() {
-        return None;
-    }
-    Message::decode(&data)
+    let is_there = frame.len() == SIZE && frame.copy_to(0, data.as_mut_slice().into()).is_ok();
+    is_there.then_some(data)
 }
 
 impl Route {
@@ -415,9 +415,9 @@ impl Route {
         })
     }
 
-    /// Leave a frame to the worker.
-    fn leave(&self, header: Header, frame: &RxFrame<'_>, kind: Kind) -> Result {
-        let entered = self.link.inbox.enter(header, frame, kind);
+    /// Leave the data of a frame to the worker.
+    fn leave(&self, header: Header, data: &dyn RxData, kind: Kind) -> Result {
+        let entered = self.link.inbox.enter(header, data, kind);
         self.worker.kick();
         entered
     }
@@ -438,7 +438,7 @@ impl Route {
                 return Err(e);
             }
         }
-        self.leave(header, frame, Kind::ForPort).inspect_err(|e| {
+        self.leave(header, &**frame, Kind::ForPort).inspect_err(|e| {
             if inbox::is_of_port(Kind::ForPort, *e) {
                 self.link.lose_message(from);
                 self.worker.kick();
@@ -448,7 +448,10 @@ impl Route {
 
     /// Deal with a message of the sharing engine, or leave it to the worker.
     fn share(&self, header: Header, frame: &RxFrame<'_>) -> Result {
-        let message = sharing_message(frame);
+        let Some(data) = sharing_bytes(frame) else {
+            return self.leave(header, &**frame, Kind::Other);
+        };
+        let message = Message::decode(&data);
         if let Some(taken) = message.and_then(|message| self.link.take_placed(&message)) {
             return taken;
         }
@@ -459,7 +462,8 @@ impl Route {
             Some(What::Taken(_)) => Kind::Receipt,
             _ => Kind::Other,
         };
-        self.leave(header, frame, kind)
+        // What the kind was chosen by, and nothing else, is what waits.
+        self.leave(header, &data, kind)
     }
 }
 
@@ -495,7 +499,7 @@ impl Links {
             | Header::Put { .. }
             | Header::Fetched { .. }
             | Header::Stores(_) => Ok(()),
-            _ => route.leave(header, frame, Kind::Other),
+            _ => route.leave(header, &**frame, Kind::Other),
         }
     }
 }

@@ -39,7 +39,7 @@ use mp_proto::{
         CONNECTIONS, //
     }, //
 };
-use mp_transport::frame::RxFrame;
+use mp_transport::frame::RxData;
 
 /// Most messages that wait for each session and each connection. An honest host has no more on
 /// their way: what it asks for, what it answers, that it closes, and a signal.
@@ -110,13 +110,13 @@ impl Mail {
     /// # Errors
     ///
     /// `EPROTO` if it is too long, `ENOMEM`.
-    fn new(header: Header, frame: &RxFrame<'_>, kind: Kind) -> Result<Self> {
-        let len = frame.len();
+    fn new(header: Header, arrived: &dyn RxData, kind: Kind) -> Result<Self> {
+        let len = arrived.len();
         if len > LONGEST {
             return Err(error::protocol());
         }
         let mut data = KVec::new();
-        bytes::append(&mut data, len, GFP_ATOMIC, |room| frame.copy_to(0, room))?;
+        bytes::append(&mut data, len, GFP_ATOMIC, |room| arrived.copy_to(0, room))?;
         let number = 0;
         Ok(Self {
             header,
@@ -239,13 +239,13 @@ impl State {
     ///
     /// # Errors
     ///
-    /// `ENOMEM` if there is no room any more, or that of reading the frame.
-    fn put_by(&mut self, header: &Header, frame: &RxFrame<'_>, kind: Kind) -> Result {
+    /// `ENOMEM` if there is no room any more, or that of reading the data.
+    fn put_by(&mut self, header: &Header, arrived: &dyn RxData, kind: Kind) -> Result {
         let front = in_front(header, kind);
-        let entered = self.backlog.put_by(IN_FRONT + frame.len(), |room| {
+        let entered = self.backlog.put_by(IN_FRONT + arrived.len(), |room| {
             let (to_front, to_data) = room.split_at_mut_checked(IN_FRONT).ok_or(EINVAL)?;
             to_front.copy_from_slice(&front);
-            frame.copy_to(0, to_data.into())
+            arrived.copy_to(0, to_data.into())
         });
         entered.unwrap_or(Err(ENOMEM))
     }
@@ -320,8 +320,8 @@ impl Inbox {
     ///
     /// Why it is lost; the worker will find out. A message to a port that is lost for want of
     /// memory is the affair of its connection ([`is_of_port`]).
-    pub(crate) fn enter(&self, header: Header, frame: &RxFrame<'_>, kind: Kind) -> Result {
-        let mail = Mail::new(header, frame, kind);
+    pub(crate) fn enter(&self, header: Header, arrived: &dyn RxData, kind: Kind) -> Result {
+        let mail = Mail::new(header, arrived, kind);
         let mut state = self.state.lock();
         if matches!(header, Header::Signal { .. }) && state.has_signal(&header) {
             // However often a process signals, what waits tells of it (PXI-AE-4).
@@ -334,7 +334,7 @@ impl Inbox {
             Err(e) => Err(e),
         };
         let entered = match entered {
-            Err(e) if e == ENOMEM && !is_of_port(kind, e) => state.put_by(&header, frame, kind),
+            Err(e) if e == ENOMEM && !is_of_port(kind, e) => state.put_by(&header, arrived, kind),
             entered => entered,
         };
         if entered.is_ok() {

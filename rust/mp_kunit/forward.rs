@@ -15,6 +15,7 @@ mod tests {
         Listener,
         Outcome, //
     };
+    use core::cell::Cell;
     use kernel::{
         sync::Arc,
         time::{
@@ -23,6 +24,7 @@ mod tests {
         }, //
     };
     use mp_kernel::{
+        bytes::Writer,
         error,
         time::monotonic_ns, //
     };
@@ -46,7 +48,8 @@ mod tests {
     use mp_transport::{
         frame::{
             Frame,
-            FuncId, //
+            FuncId,
+            RxData, //
         },
         function,
         interface::{
@@ -86,15 +89,27 @@ mod tests {
 
     /// Let the first peer send a frame with this header and mark.
     fn send(fabric: &Fabric, msg: MsgHdr, way: u32) -> Result {
+        send_data(fabric, msg, way, &Bytes(&[5; DATA]))
+    }
+
+    /// The same with this data.
+    fn send_data(fabric: &Fabric, msg: MsgHdr, way: u32, data: &dyn RxData) -> Result {
         let peer = fabric.peer(1)?;
-        let data = [5; DATA];
-        service::receive(
-            &fixture::context(),
-            &peer,
-            msg,
-            &way.to_le_bytes(),
-            &Bytes(&data),
-        )
+        service::receive(&fixture::context(), &peer, msg, &way.to_le_bytes(), data)
+    }
+
+    /// Data of a frame: notes that it is read.
+    struct Unread(Cell<bool>);
+
+    impl RxData for Unread {
+        fn len(&self) -> usize {
+            DATA
+        }
+
+        fn copy_to(&self, _offset: usize, _dst: Writer<'_>) -> Result {
+            self.0.set(true);
+            Err(EINVAL)
+        }
     }
 
     /// A message of peer `from` to this host's service.
@@ -173,6 +188,13 @@ mod tests {
         let before = service::DROPS.overrun.get();
         assert_eq!(send(&fabric, MSG, way.value()), Err(error::no_buffers()));
         assert_eq!(service::DROPS.overrun.get(), before + 1);
+        // They are not even looked at.
+        let unread = Unread(Cell::new(false));
+        assert_eq!(
+            send_data(&fabric, MSG, way.value(), &unread),
+            Err(error::no_buffers())
+        );
+        assert!(!unread.0.get());
         // The sender is told what was passed on, and may send as much again.
         fabric.link(2)?.refuse(false);
         fabric.peer(2)?.tx_completed(0, 1);

@@ -160,15 +160,24 @@ impl Flow {
         queue.checked_rem(self.dst.tx_queues()).unwrap_or(0)
     }
 
-    /// Take a frame into lane `number`.
-    fn take(&self, number: usize, head: Envelope, frame: Result<Frame>, last: bool) -> Result {
+    /// Take a frame into lane `number`; nothing is copied for a sender without credits. The frames
+    /// of a lane come one after the other.
+    fn take(
+        &self,
+        number: usize,
+        head: Envelope,
+        copy: impl FnOnce() -> Result<Frame>,
+        last: bool,
+    ) -> Result {
         let lane = self.lanes.get(number).ok_or(EINVAL)?;
         let units = flow::cost(head.msg.len as usize);
-        let mut state = lane.state.lock();
-        if state.meter.arrive(units).is_err() {
+        if lane.state.lock().meter.arrive(units).is_err() {
             DROPS.overrun.add(1);
             return Err(error::no_buffers());
         }
+        // Not under the lock, which who sends what waits would spin for.
+        let frame = copy();
+        let mut state = lane.state.lock();
         let result = frame.and_then(|frame| self.put(number, &mut state, head, frame, units, last));
         if result.is_err() {
             state.lose(&head, units);
@@ -331,11 +340,12 @@ pub(crate) fn forward(
             DROPS.stale.add(1);
             return Err(error::stale());
         }
-        let body = Copied::new(data.len(), |at, dst| data.copy_to(at, dst));
-        let func = FuncId(msg.func);
-        let frame = body.and_then(|body| Frame::new(func, func_hdr, rx.priority, body));
+        let copy = || {
+            let body = Copied::new(data.len(), |at, dst| data.copy_to(at, dst))?;
+            Frame::new(FuncId(msg.func), func_hdr, rx.priority, body)
+        };
         let number = lane_number(rx.queue, rx.priority);
-        flow.take(number, Envelope { msg, way }, frame, rx.last)
+        flow.take(number, Envelope { msg, way }, copy, rx.last)
     });
     result.unwrap_or_else(|| {
         DROPS.no_route.add(1);

@@ -63,6 +63,9 @@ pub trait FrameBody: Send + Sync + 'static {
     /// The destructor of the frame (`IDT-FRM-4`): runs exactly once, when the
     /// last reference is gone. `Err` if any copy failed (`IDT-MSG-3`), or if the
     /// frame was dropped unsent (`ECANCELED`).
+    ///
+    /// Transports may drop the last reference under the lock of a transmit queue. Hence
+    /// this must not send, and must not take a lock that is held where frames are sent.
     fn complete(&mut self, status: Result);
 }
 
@@ -219,6 +222,18 @@ pub trait RxData {
     /// `ENOMEM`.
     fn keep(&self) -> Result<Kept> {
         Kept::copy(self)
+    }
+}
+
+/// Data that has been copied out of a frame.
+impl<const N: usize> RxData for [u8; N] {
+    fn len(&self) -> usize {
+        N
+    }
+
+    fn copy_to(&self, offset: usize, mut dst: Writer<'_>) -> Result {
+        let end = offset.checked_add(dst.remaining()).ok_or(EINVAL)?;
+        dst.write(self.get(offset..end).ok_or(EINVAL)?.into())
     }
 }
 

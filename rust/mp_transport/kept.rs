@@ -75,6 +75,11 @@ pub trait Holder: Send + Sync + 'static {
         Err(done)
     }
 
+    /// No copy of [`sync`](Self::sync) is under way any more: the data can be
+    /// [moved out](Spot::move_out), unless it has been released. Any context up to
+    /// softirq.
+    fn unpinned(&self, _hold: &Hold) {}
+
     /// The data is of no more use; called once. Any context up to softirq, also
     /// from within the reception of another frame.
     fn release(&self, hold: &Hold);
@@ -109,6 +114,13 @@ impl Anchor {
     /// or can start when this returns. Sleeps.
     pub fn close(&self) {
         drop(self.holder.replace(None));
+    }
+
+    /// Call `f` with the holder, unless the data has been cut off.
+    fn with(&self, f: impl FnOnce(&dyn Holder)) {
+        if let Some(holder) = self.holder.load(&rcu::read_lock()) {
+            f(&*holder.0);
+        }
     }
 
     /// The handle of data that the holder holds from now on, and its place, by which
@@ -197,7 +209,7 @@ impl Held {
         let Some(holder) = self.anchor.holder.load(&guard) else {
             return Err(done);
         };
-        let Some(pin) = Pin::new(&self.spot) else {
+        let Some(pin) = Pin::new(self) else {
             return Err(done);
         };
         let copied = holder.0.sync(&self.spot.hold, buffers, done.after(pin));
@@ -211,25 +223,40 @@ impl Held {
 ///
 /// It has been counted in the state of `spot`.
 pub(crate) struct Pin {
+    anchor: Arc<Anchor>,
     spot: Arc<Spot>,
 }
 
 impl Pin {
     /// Pin data that the transport has.
-    fn new(spot: &Arc<Spot>) -> Option<Self> {
-        match &mut *spot.state.lock() {
+    fn new(held: &Held) -> Option<Self> {
+        match &mut *held.spot.state.lock() {
             State::Held(pins) => *pins += 1,
             _ => return None,
         }
         // INVARIANT: Just counted.
-        Some(Self { spot: spot.clone() })
+        Some(Self {
+            anchor: held.anchor.clone(),
+            spot: held.spot.clone(),
+        })
+    }
+
+    /// Count it off; whether it was the last one of data that the transport holds.
+    fn remove(&self) -> bool {
+        match &mut *self.spot.state.lock() {
+            State::Held(pins) => {
+                *pins = pins.saturating_sub(1);
+                *pins == 0
+            }
+            _ => false,
+        }
     }
 }
 
 impl Drop for Pin {
     fn drop(&mut self) {
-        if let State::Held(pins) = &mut *self.spot.state.lock() {
-            *pins = pins.saturating_sub(1);
+        if self.remove() {
+            self.anchor.with(|holder| holder.unpinned(&self.spot.hold));
         }
     }
 }
@@ -238,9 +265,7 @@ impl Drop for Held {
     fn drop(&mut self) {
         let last = core::mem::replace(&mut *self.spot.state.lock(), State::Released);
         if matches!(last, State::Held(_)) {
-            if let Some(holder) = self.anchor.holder.load(&rcu::read_lock()) {
-                holder.0.release(&self.spot.hold);
-            }
+            self.anchor.with(|holder| holder.release(&self.spot.hold));
         }
     }
 }

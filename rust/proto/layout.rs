@@ -62,11 +62,11 @@ const SMALL_LEN: u64 = 1 << 20;
 pub struct Words {
     /// The side receives over this ring: units published by the peer.
     pub prod: usize,
-    /// The side receives over this ring: the peer's wish for a doorbell.
+    /// The side receives over this ring: the peer's event index.
     pub want_space: usize,
     /// The side sends over this ring: units given back by the peer.
     pub cons: usize,
-    /// The side sends over this ring: the peer's wish for a doorbell.
+    /// The side sends over this ring: the peer's event index.
     pub want_data: usize,
 }
 

@@ -75,7 +75,7 @@ pub trait Outbound {
     fn release(&self);
 
     /// Order the stores before it ahead of the loads after it (and everything else): an index
-    /// is stored before the peer's wish for a doorbell is read, and the other way round.
+    /// is stored before the peer's event index is read, and the other way round.
     fn mb(&self);
 }
 

@@ -15,7 +15,9 @@
 //! within the reception of the next one. Hence what is given back is noted outside of the half, and
 //! collected by the next poll, in any order. Records are released to the peer in ring order. So
 //! that the ring does not stop for one that is kept, the oldest ones are moved out: all that were
-//! kept at the last heartbeat ([`ReceivingHalf::age`]), and as many as are in the way.
+//! kept at the last heartbeat ([`ReceivingHalf::age`]), and as many as are in the way. A copy takes
+//! its time, and the caller's lock is held meanwhile: one call copies a few records, and asks for
+//! another one if there are more.
 //!
 //! # Giving back
 //! What was consumed is published at the end of a poll, and within it as soon as it is much of the
@@ -44,8 +46,23 @@ pub const RX_HELD: usize = 256;
 /// What was consumed is published within a poll once it is more than this part of the ring.
 const GIVE_BACK_PART: u32 = 4;
 
-/// Records that are given back are released at once if more than this part of the ring is held.
+/// Records that one poll moves out at most.
+const MOVED_AT_ONCE: u32 = 8;
+
+/// Units after which it moves out no more: 256 KiB.
+const UNITS_AT_ONCE: u32 = 4096;
+
+/// Records that are given back are released at once if more than this part of the ring is held,
+/// or half of the places.
 const URGENT_PART: u32 = 4;
+
+/// Records that a poll of `budget` records takes from the control ring, which it empties first. A
+/// quarter is left for the data ring that is polled with it: control frames of all hosts that are
+/// forwarded must not hold up everybody's data.
+#[inline]
+pub const fn control_budget(budget: u32) -> u32 {
+    budget - budget / 4
+}
 
 /// The receiving half of a ring in one epoch; `A` is an [`Assembly`], `S` has a place of
 /// [`Option<Kept>`](Kept) for each record that may be held.
@@ -54,6 +71,10 @@ pub struct ReceivingHalf<A, S> {
     kept: KeptList<S>,
     /// Whether records may be kept: what is urgent must always get through.
     keeps: bool,
+    /// What [`Context::set_urgent`] was told last.
+    urgent: bool,
+    /// Whether records are in the way that the next poll is to move out.
+    has_to_move: bool,
     order: Reassembly,
     assembly: A,
 }
@@ -76,6 +97,8 @@ impl<K, A, S: DerefMut<Target = [Option<Kept<K>>]>> ReceivingHalf<A, S> {
         Ok(ReceivingHalf {
             consumer: Consumer::new(from, tx, rx, ringing)?,
             keeps: !urgent && places.len() >= RX_HELD,
+            urgent: false,
+            has_to_move: false,
             kept: KeptList::new(places),
             order: Reassembly::new(),
             assembly,
@@ -142,20 +165,24 @@ impl<K, A, S: DerefMut<Target = [Option<Kept<K>>]>> ReceivingHalf<A, S> {
         self.give_back(x);
     }
 
-    /// A heartbeat: move out what was there at the last one. Others wait for what is behind it to be
-    /// consumed.
-    pub fn age<X: Context<K>>(&mut self, x: &X) {
+    /// A heartbeat: move out what was there at the last one, a record with each call; whether
+    /// another call is to follow. Others wait for what is behind it to be consumed.
+    pub fn age<X: Context<K>>(&mut self, x: &X) -> bool {
         if self.kept.is_empty() || !x.is_open() {
-            return;
+            return false;
         }
         self.collect(x);
-        while self.move_out(x, |_, is_old| is_old) {}
+        if self.move_out(x, |_, is_old| is_old) {
+            return true;
+        }
         self.kept.age();
         self.look_after_kept(x);
         self.give_back(x);
+        false
     }
 
-    /// Ask for a doorbell with the next record; `true` if there is one now that can be received.
+    /// Ask for a doorbell with the next record; `true` if there is one now that can be received, or
+    /// another poll is needed to make room.
     #[inline]
     pub fn arm<X: Context<K>>(&mut self, x: &X) -> bool {
         if !x.is_open() {
@@ -166,8 +193,9 @@ impl<K, A, S: DerefMut<Target = [Option<Kept<K>>]>> ReceivingHalf<A, S> {
                 if armed == Armed::Asleep {
                     x.asleep();
                 }
-                // Who gives a record back has the ring polled.
-                armed == Armed::Ready && !self.consumer.is_full()
+                // The ring is urgent while it is full: a poll follows what is given back.
+                let must_poll = self.has_to_move && !self.kept.is_empty();
+                must_poll || armed == Armed::Ready && !self.consumer.is_full()
             }
             Err(cause) => {
                 x.corrupt(cause);
@@ -239,12 +267,43 @@ impl<K, A, S: DerefMut<Target = [Option<Kept<K>>]>> ReceivingHalf<A, S> {
 
     /// Follow what is kept, at the end of a poll.
     fn look_after_kept<X: Context<K>>(&mut self, x: &X) {
-        self.collect(x);
-        // Half of the ring must be free for the largest record. Without memory, the ring stops until
-        // something is given back or memory is there.
-        while self.move_out(x, |consumer, _| !consumer.may_keep()) {}
+        let left = self.make_room(x, MOVED_AT_ONCE);
+        let is_urgent = self.needs_room();
+        if is_urgent == self.urgent {
+            return;
+        }
+        self.urgent = is_urgent;
+        x.set_urgent(is_urgent);
+        if is_urgent && !self.has_to_move {
+            // What was given back before that asks for no poll.
+            self.make_room(x, left);
+        }
+    }
+
+    /// Whether records are to be released as soon as they are given back: they hold much of the
+    /// ring, or half of the places, of which a ring of small records runs out first.
+    fn needs_room(&self) -> bool {
         let held = self.consumer.held_units();
-        x.set_urgent(held > self.consumer.units() / URGENT_PART);
+        held > self.consumer.units() / URGENT_PART || !self.consumer.may_keep()
+    }
+
+    /// Release what was given back, and move out what is in the way, up to `most` records; how many
+    /// of these are left. Half of the ring must be free for the largest record. Without memory, the
+    /// ring stops until something is given back or memory is there.
+    fn make_room<X: Context<K>>(&mut self, x: &X, most: u32) -> u32 {
+        self.collect(x);
+        let before = self.consumer.held_units();
+        let mut left = most;
+        self.has_to_move = false;
+        // What is moved out holds no more units than are released with it.
+        while left > 0 && before - self.consumer.held_units() < UNITS_AT_ONCE {
+            if !self.move_out(x, |consumer, _| !consumer.may_keep()) {
+                return left;
+            }
+            left -= 1;
+        }
+        self.has_to_move = !self.consumer.may_keep();
+        left
     }
 
     /// Move the oldest record that is kept out of the ring, if `is_due` says so of the ring and of

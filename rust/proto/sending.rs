@@ -423,8 +423,9 @@ impl<F: Payload, C: Copies<F>> SendingHalf<F, C> {
         units
     }
 
-    /// Ask for a doorbell once half of what is under way has been consumed; `true` if it has, or if
-    /// nothing is under way. Once the epoch is over, the next that happens is that the peer leaves.
+    /// Ask for a doorbell once half of what is under way has been consumed, or half of the ring is
+    /// free; `true` if it has, or if nothing is under way. Once the epoch is over, the next that
+    /// happens is that the peer leaves.
     fn arm_space<X>(&mut self, x: &X) -> bool
     where
         X: Context<F, Copies = C>,
@@ -433,9 +434,7 @@ impl<F: Payload, C: Copies<F>> SendingHalf<F, C> {
             return false;
         }
         self.publish(x);
-        let free = self.producer.free_units();
-        let outstanding = self.producer.units() - free;
-        let target = free + outstanding.div_ceil(2);
+        let target = self.space_to_await();
         let armed = self
             .producer
             .arm_space(x.outbound(), x.inbound(), target * UNIT);
@@ -453,6 +452,18 @@ impl<F: Payload, C: Copies<F>> SendingHalf<F, C> {
                 x.corrupt(cause);
                 true
             }
+        }
+    }
+
+    /// Units free for which to ask for a doorbell. A peer that keeps records gives back no more
+    /// than leaves half of the ring free, which is as much as any record needs: more is not
+    /// waited for.
+    fn space_to_await(&self) -> u32 {
+        let (units, free) = (self.producer.units(), self.producer.free_units());
+        let target = free + (units - free).div_ceil(2);
+        match units / 2 {
+            half if free < half => half.min(target),
+            _ => target,
         }
     }
 }

@@ -480,10 +480,11 @@ impl Channel {
         ring.rx.lock().receive(&self.on(number), &upper, budget)
     }
 
-    /// A heartbeat: what has been kept since the last one is moved out of the rings.
+    /// A heartbeat: what has been kept since the last one is moved out of the rings. Polls may
+    /// have the lock between any two records.
     pub(crate) fn age_kept(&self) {
         for (number, ring) in (0..).zip(&self.rings) {
-            ring.rx.lock().age(&self.on(number));
+            while ring.rx.lock().age(&self.on(number)) {}
         }
     }
 
@@ -511,10 +512,13 @@ impl Channel {
         }
     }
 
-    /// Whether the peer has published something new that can be received.
+    /// Whether the peer has published something new that can be received. While somebody else
+    /// has the ring, and looks for himself, there is nothing: who watches must not wait for him
+    /// with preemption disabled.
     pub(crate) fn is_ready(&self, number: u32) -> bool {
-        let ring = self.rings.get(number as usize);
-        ring.is_some_and(|ring| ring.rx.lock().is_ready(&self.inb))
+        let ring = self.rings.get(number as usize).filter(|_| self.is_open());
+        let rx = ring.and_then(|ring| ring.rx.try_lock());
+        rx.is_some_and(|rx| rx.is_ready(&self.inb))
     }
 }
 

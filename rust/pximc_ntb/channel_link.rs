@@ -25,6 +25,7 @@ use mp_kernel::{
 };
 use mp_proto::{
     layout::CONTROL_RING,
+    receiving::control_budget,
     wire::{
         Envelope,
         PeerData,
@@ -42,7 +43,8 @@ use mp_transport::{
     }, //
 };
 
-/// Polls one data queue of a channel; queue 0 also the control ring, first.
+/// Polls one data queue of a channel; queue 0 also the control ring, first, as far as that leaves
+/// a share of each poll to data.
 pub(crate) struct Poller {
     pub(crate) channel: Arc<Channel>,
     pub(crate) peer: Arc<Peer>,
@@ -75,7 +77,11 @@ impl Poll for Poller {
         }
         let mut done = 0;
         for number in self.rings() {
-            done += channel.receive(napi, &self.peer, number, budget - done);
+            let most = match number {
+                CONTROL_RING => control_budget(budget),
+                _ => budget - done,
+            };
+            done += channel.receive(napi, &self.peer, number, most);
         }
         napi.flush_gro();
         for number in self.rings() {
@@ -158,7 +164,8 @@ impl ChannelLink {
     ///
     /// # Errors
     ///
-    /// `EBUSY` if it was called before, `ENOMEM`, or an error of enabling NAPI.
+    /// `EBUSY` if it was called before, `ENOMEM`, or an error of enabling NAPI. No poller runs
+    /// then.
     pub(crate) fn start(
         &self,
         napis: KVec<Arc<Instance<Poller>>>,
@@ -172,10 +179,12 @@ impl ChannelLink {
             looks.push(look, GFP_KERNEL)?;
             napi.enable()?;
         }
-        self.channel.set_looks(Some(Arc::new(looks, GFP_KERNEL)?));
+        let looks = Arc::new(looks, GFP_KERNEL)?;
+        // The looks poll as well: they come once it is sure that `stop` finds the pollers.
         if !self.napis.populate(napis) {
             return Err(EBUSY);
         }
+        self.channel.set_looks(Some(looks));
         self.poll_all();
         Ok(())
     }

@@ -339,6 +339,10 @@ impl Shared {
         }
         // A doorbell that cannot be cleared rings again.
         let _ = self.ntb.db_clear(bits);
+        // Clearing is a posted write. Reading sees to it that the bridge has done it before the
+        // rings are looked at: a doorbell of another peer that comes behind the look would be
+        // cleared with it.
+        let _ = self.ntb.db_read();
         if bits & self.group.link_bit() != 0 {
             self.kick_all();
         }

@@ -210,7 +210,10 @@ impl Inward {
 
     /// Fail all copies. The engine has been stopped, and no others can begin.
     pub(crate) fn abandon(&self) {
-        let flights = core::mem::take(&mut *self.flights.lock());
+        let mut all = self.flights.lock();
+        let flights = core::mem::take(&mut *all);
+        self.count.store(0, Relaxed);
+        drop(all);
         for flight in flights {
             flight.done.tell(Err(error::not_connected()));
         }

@@ -5,7 +5,8 @@
 //! A function may give a record back in any context, also while it receives the
 //! next one, when the ring is locked. Hence giving back only sets a flag; the next
 //! poll releases the record. It is asked for only if much of the ring is held: polls
-//! that follow one another at once would keep programs from running.
+//! that follow one another at once would keep programs from running. The same goes for
+//! a record that could not be moved out while the engine copied it.
 
 use crate::{
     channel::queue_of,
@@ -19,13 +20,16 @@ use kernel::{
         atomic::{
             Acquire,
             Atomic,
-            Relaxed,
-            Release, //
+            Full,
+            Relaxed, //
         },
         Arc, //
     }, //
 };
-use mp_kernel::bytes::Writer;
+use mp_kernel::{
+    barrier,
+    bytes::Writer, //
+};
 use mp_proto::receiving::RX_HELD;
 use mp_transport::{
     copy::{
@@ -45,7 +49,8 @@ const WORDS: usize = RX_HELD / u64::BITS as usize;
 struct Returns {
     /// The places of these records: a bit for each.
     places: [Atomic<u64>; WORDS],
-    /// Whether the next one is urgent. It may be seen late: the heartbeat polls as well.
+    /// Whether a poll is to follow the next one. Either who gives back sees that it is so, or
+    /// the poll that has set it finds what was given back: full barriers on both sides.
     urgent: Atomic<bool>,
 }
 
@@ -61,7 +66,7 @@ impl Returns {
         let bits = u64::BITS as usize;
         if let Some(word) = self.places.get(place / bits) {
             // The bit is clear: a place is given back once before it is released.
-            word.fetch_add(1 << (place % bits), Release);
+            word.fetch_add(1 << (place % bits), Full);
         }
     }
 
@@ -110,10 +115,19 @@ impl Keeper {
         u64::from(number) << 32 | place as u64
     }
 
-    /// Whether a record of ring `number` is to be released as soon as it is given back.
+    /// Whether a poll of ring `number` is to follow a record that is given back or unpinned.
     pub(crate) fn set_urgent(&self, number: u32, urgent: bool) {
         if let Some(returns) = self.returns.get(number as usize) {
-            returns.urgent.store(urgent, Relaxed);
+            returns.urgent.xchg(urgent, Full);
+        }
+    }
+
+    /// A record of ring `number` can leave the ring, which has been made known before a full
+    /// barrier.
+    fn poll_if_urgent(&self, number: u32) {
+        let returns = self.returns.get(number as usize);
+        if returns.is_some_and(|returns| returns.urgent.load(Relaxed)) {
+            self.engine.poll_queue(queue_of(number));
         }
     }
 
@@ -124,6 +138,11 @@ impl Keeper {
             returns.take(f);
         }
     }
+}
+
+/// The ring of a record that is kept.
+fn ring_of(hold: &Hold) -> u32 {
+    (hold.token >> 32) as u32
 }
 
 impl Holder for Keeper {
@@ -137,15 +156,17 @@ impl Holder for Keeper {
         self.engine.copy_in(&InRing { inb, parts }, buffers, done)
     }
 
+    fn unpinned(&self, hold: &Hold) {
+        // Behind the lock of the record's state, where the poll has found it pinned.
+        barrier::mb();
+        self.poll_if_urgent(ring_of(hold));
+    }
+
     fn release(&self, hold: &Hold) {
-        let number = (hold.token >> 32) as u32;
-        let place = hold.token as u32 as usize;
+        let number = ring_of(hold);
         if let Some(returns) = self.returns.get(number as usize) {
-            returns.put(place);
-            if !returns.urgent.load(Relaxed) {
-                return;
-            }
-            self.engine.poll_queue(queue_of(number));
+            returns.put(hold.token as u32 as usize);
+            self.poll_if_urgent(number);
         }
     }
 }

@@ -106,6 +106,8 @@ struct Active {
     remote: Identity,
     /// Whether the upper side knows of it: once both ids are known.
     entered: bool,
+    /// Whether it has been reported that the peer belongs to another fabric.
+    split_told: bool,
     /// `None` if there are too many.
     _outbound: Option<Registration>,
 }
@@ -387,6 +389,7 @@ impl PeerLink {
                     link,
                     remote: peer.identity,
                     entered: false,
+                    split_told: false,
                     _outbound: outbound,
                 });
                 self.learn_identity(&peer.identity);
@@ -474,11 +477,10 @@ impl PeerLink {
         (self.shared.bridge(), self.pidx)
     }
 
-    /// Whether the peer belongs to another fabric, with a root processor of its
-    /// own; that is reported.
-    fn is_split(&self, remote: &Identity) -> bool {
+    /// What the peer is if it belongs to another fabric, with a root processor of its own.
+    fn split(&self, remote: &Identity) -> Option<&'static str> {
         let own = self.shared.identity_for(self.pidx);
-        let other = match (own.role, remote.role) {
+        Some(match (own.role, remote.role) {
             (Role::Root, Role::Root) => "is a root processor like this host",
             (Role::Root, _) if remote.features & FEATURE_OTHER_ROOT != 0 => {
                 "obeys another root processor"
@@ -486,14 +488,25 @@ impl PeerLink {
             (Role::Endpoint, _) if own.features & FEATURE_OTHER_ROOT != 0 => {
                 "is a second root processor"
             }
-            _ => return false,
+            _ => return None,
+        })
+    }
+
+    /// Whether the peer belongs to another fabric; reported once for each epoch, as it may say
+    /// so again and again.
+    fn is_split(&self, active: &mut Active) -> bool {
+        let Some(other) = self.split(&active.remote) else {
+            return false;
         };
-        dev_err!(
-            self.shared.ntb(),
-            "peer {} {}: give all hosts but one the parameter role=2\n",
-            self.pidx,
-            other
-        );
+        if !active.split_told {
+            active.split_told = true;
+            dev_err!(
+                self.shared.ntb(),
+                "peer {} {}: give all hosts but one the parameter role=2\n",
+                self.pidx,
+                other
+            );
+        }
         true
     }
 
@@ -507,7 +520,7 @@ impl PeerLink {
         if active.entered || !remote.id.is_host() || service::self_id() == PeerId::SELF {
             return;
         }
-        if self.is_split(&remote) {
+        if self.is_split(active) {
             return;
         }
         let session = Session {
@@ -536,15 +549,14 @@ impl PeerLink {
         let Some(active) = &mut live.active else {
             return;
         };
-        if active.entered && identity.id != active.remote.id {
-            // Only a liar changes its id within an epoch.
+        // Only a liar changes its id within an epoch.
+        let is_renamed = identity.id != active.remote.id;
+        active.remote = identity;
+        // A peer is entered once in an epoch. One that goes over to another fabric may come back,
+        // and what it sends meanwhile is for nobody.
+        if active.entered && (is_renamed || self.is_split(active)) {
             let todo = live.machine.corrupt(now());
             return self.carry_out(live, todo);
-        }
-        active.remote = identity;
-        if active.entered && self.is_split(&identity) {
-            active.entered = false;
-            return self.follow(None);
         }
         self.enter_peer(live);
     }

@@ -7,6 +7,7 @@ import contextlib
 import mmap
 import os
 import random
+import struct
 import subprocess
 import threading
 import time
@@ -32,6 +33,9 @@ from frames import (
 SLOT = 4 << 20
 WINDOWS_PER_PEER = 2
 STATUS_PAGE = 4096
+# A Hello: its words, that with the feature bits, and that the writer obeys another root processor.
+HELLO_WORDS = 16
+FEATURES, OTHER_ROOT = 5, 1
 RING_WORDS = range(0x200, 0x200 + 9 * 128, 8)
 # What the peer has published in the control ring and in the first data ring. What it has given
 # back is looked at only by a sender without room.
@@ -54,8 +58,8 @@ def fabric(boot):
 
 
 @contextlib.contextmanager
-def inbound_memory(fabric, owner, sender):
-    """What `sender` can write in `owner`'s RAM, as a function that stores bytes."""
+def peers_memory(fabric, owner, sender):
+    """What `sender` can write in `owner`'s RAM, as functions that store and load bytes."""
     index = sender.port - (sender.port > owner.port)
     base = fabric.settings.area_base + index * WINDOWS_PER_PEER * SLOT
     with open(qemu.ram_file(fabric.directory, owner.port), "r+b") as file:
@@ -64,7 +68,34 @@ def inbound_memory(fabric, owner, sender):
             def store(offset, data):
                 ram[base + offset : base + offset + len(data)] = data
 
-            yield store
+            def load(offset, length):
+                return ram[base + offset : base + offset + length]
+
+            yield store, load
+
+
+@contextlib.contextmanager
+def inbound_memory(fabric, owner, sender):
+    """The first of these."""
+    with peers_memory(fabric, owner, sender) as (store, _):
+        yield store
+
+
+def mixed(word):
+    """`mix` of the wire format."""
+    word ^= word >> 32
+    word = word * 0xD6E8_FEB8_6659_FD93 % 2**64
+    word ^= word >> 29
+    word = word * 0xA076_1D64_78BD_642F % 2**64
+    return word ^ word >> 32
+
+
+def sealed(words):
+    """A Hello with the seal behind its words."""
+    seal = 1
+    for word in words:
+        seal = (mixed(seal ^ word) + seal) % 2**64
+    return struct.pack(f"<{HELLO_WORDS}Q", *words, seal)
 
 
 def expect_traffic(sender, receiver, count=100):
@@ -93,6 +124,28 @@ def test_an_impossible_index_costs_the_link_its_epoch_and_no_more(fabric, word):
         assert counters(ep2)["peers_removed"] == 0
     wait_for_everyone(*fabric.hosts, timeout=5)
     assert resets(rp, ep1) == before + 1
+    expect_traffic(ep1, rp)
+    expect_traffic(rp, ep1)
+
+
+def test_a_peer_that_changes_sides_and_comes_back_is_entered_in_a_new_epoch(fabric):
+    """It says that it obeys another root processor until its next own Hello: nothing of what it
+    sends to the one is delivered by the other, and it is entered again."""
+    rp, ep1, _ = fabric.hosts
+    before = resets(rp, ep1)
+    with peers_memory(fabric, rp, ep1) as (store, load):
+        *words, seal = struct.unpack(f"<{HELLO_WORDS}Q", load(0, 8 * HELLO_WORDS))
+        assert sealed(words) == struct.pack(f"<{HELLO_WORDS}Q", *words, seal)
+        words[FEATURES] |= OTHER_ROOT
+        for _ in range(STORES):
+            for _ in range(50):
+                store(0, sealed(words))
+                time.sleep(0.002)
+            if resets(rp, ep1) != before:
+                break
+    wait_for_everyone(*fabric.hosts, timeout=5)
+    assert resets(rp, ep1) == before + 1
+    assert rp.run("dmesg | grep 'cannot be entered'", check=False).out == ""
     expect_traffic(ep1, rp)
     expect_traffic(rp, ep1)
 

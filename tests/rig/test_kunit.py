@@ -17,6 +17,8 @@ SUITES = {
     "mp_bytes": ("rust/mp_kunit/bytes.rs", r"#\[test\]\s+fn (\w+)\("),
     "mp_fifo": ("rust/mp_kunit/fifo.rs", r"#\[test\]\s+fn (\w+)\("),
     "mp_forward": ("rust/mp_kunit/forward.rs", r"#\[test\]\s+fn (\w+)\("),
+    "mp_kept": ("rust/mp_kunit/kept.rs", r"#\[test\]\s+fn (\w+)\("),
+    "mp_napi": ("rust/mp_kunit/napi.rs", r"#\[test\]\s+fn (\w+)\("),
     "mp_user": ("rust/mp_kunit/user.rs", r"#\[test\]\s+fn (\w+)\("),
     "mp_windows": ("rust/mp_kunit/windows.rs", r"#\[test\]\s+fn (\w+)\("),
     "mp_memory": ("rust/mp_kunit/memory.rs", r"#\[test\]\s+fn (\w+)\("),
@@ -42,7 +44,7 @@ def read(path):
 @pytest.fixture(scope="module")
 def guest(boot):
     options = f"{os.environ.get('RIG_KERNEL_OPTIONS', '')} kunit.enable=1"
-    guest = boot(hosts=2, kernel_options=options.strip()).rp
+    guest = boot(hosts=2, cpus=2, kernel_options=options.strip()).rp
     stack.load(guest, modules=MODULES)
     return guest
 

@@ -31,7 +31,7 @@ use crate::{
 };
 
 /// How long it pays to watch a source before sleeping.
-struct Patience {
+struct WatchTime {
     /// When the last poll that found something came to its end.
     rested: Atomic<u64>,
     /// How long to watch from then on, in nanoseconds.
@@ -40,7 +40,7 @@ struct Patience {
     max: u64,
 }
 
-impl Patience {
+impl WatchTime {
     const fn new(max: u64) -> Self {
         Self {
             rested: Atomic::new(0),
@@ -72,9 +72,9 @@ impl Patience {
 /// Watches the source of an instance while a processor has nothing else to do.
 struct Watch<P> {
     poller: Arc<P>,
-    patience: Patience,
+    watch_time: WatchTime,
     /// Whether a poll was deferred, and this is to go on: the source is not armed.
-    owes: Atomic<bool>,
+    is_deferred: Atomic<bool>,
     napi: NonNull<Opaque<mp_bindings::napi_struct>>,
 }
 
@@ -85,25 +85,25 @@ unsafe impl<P: Poll> Sync for Watch<P> {}
 
 impl<P: Poll> IdleWork for Watch<P> {
     fn run(&self) -> bool {
-        let deadline = self.patience.deadline();
+        let deadline = self.watch_time.deadline();
         let is_late = || monotonic_ns() >= deadline;
-        let owes = self.owes.load(Relaxed);
-        if is_late() && !owes {
+        let is_deferred = self.is_deferred.load(Relaxed);
+        if is_late() && !is_deferred {
             return false;
         }
         let poller = &*self.poller;
         let mute = || {
-            if !owes {
+            if !is_deferred {
                 poller.mute();
             }
         };
-        // The poll arms the source; without one it has to be done here, unless the poll is owed
+        // The poll arms the source; without one it has to be done here, unless the poll was deferred
         // and other tasks go first.
         let settle = |over: bool| {
-            if owes && !over {
+            if is_deferred && !over {
                 return false;
             }
-            self.owes.store(false, Relaxed);
+            self.is_deferred.store(false, Relaxed);
             poller.is_ready() || poller.arm(0)
         };
         let is_due = idle::spin(mute, || poller.is_ready() || is_late(), settle);
@@ -111,7 +111,7 @@ impl<P: Poll> IdleWork for Watch<P> {
             // SAFETY: The instance stops this thread before its NAPI is gone.
             schedule(unsafe { self.napi.as_ref() });
         }
-        is_due || self.owes.load(Relaxed) || !is_late()
+        is_due || self.is_deferred.load(Relaxed) || !is_late()
     }
 }
 
@@ -135,8 +135,8 @@ impl<P: Poll> Lingering<P> {
         }
         let watch = Watch {
             poller: poller.clone(),
-            patience: Patience::new(max),
-            owes: Atomic::new(false),
+            watch_time: WatchTime::new(max),
+            is_deferred: Atomic::new(false),
             napi: napi.into(),
         };
         Ok(Some(Self(IdleThread::new(c"mp_busy_poll", watch)?)))
@@ -146,7 +146,7 @@ impl<P: Poll> Lingering<P> {
     /// watched, which is zero unless the next packet is likely to come soon.
     #[inline]
     pub(super) fn rest(&self) -> u64 {
-        self.0.work().patience.rest()
+        self.0.work().watch_time.rest()
     }
 
     /// The source is armed: watches it for as long as [`rest`](Self::rest) has said.
@@ -158,15 +158,15 @@ impl<P: Poll> Lingering<P> {
     /// A poll has not armed the source: goes on behind other tasks.
     pub(super) fn defer(&self) {
         let watch = self.0.work();
-        watch.patience.rest();
-        watch.owes.store(true, Relaxed);
+        watch.watch_time.rest();
+        watch.is_deferred.store(true, Relaxed);
         self.0.kick();
     }
 
-    /// Somebody else polls; whether that was owed.
+    /// Somebody else polls; whether a poll was deferred.
     #[inline]
-    pub(super) fn take_debt(&self) -> bool {
-        let owes = &self.0.work().owes;
-        owes.load(Relaxed) && owes.xchg(false, Relaxed)
+    pub(super) fn take_deferred(&self) -> bool {
+        let is_deferred = &self.0.work().is_deferred;
+        is_deferred.load(Relaxed) && is_deferred.xchg(false, Relaxed)
     }
 }

@@ -109,7 +109,8 @@ pub trait Poll: Send + Sync + 'static {
     /// be: [`is_ready`](Self::is_ready) is asked instead. Preemption is disabled.
     fn mute(&self) {}
 
-    /// Whether a poll would find something.
+    /// Whether a poll would find something. `false` may be late: it is asked again, or
+    /// [`arm`](Self::arm) follows. Preemption may be disabled, so it waits for nobody.
     fn is_ready(&self) -> bool {
         false
     }
@@ -228,7 +229,9 @@ fn new_state() -> impl PinInit<Mutex<State>> {
 ///
 /// - While `state` is not [`State::Closed`], `napi` is registered with the
 ///   device of `host`, and `active` holds a value that does not change.
-/// - The poll function runs only while `state` is [`State::Enabled`].
+/// - The poll function runs only while `state` is [`State::Enabled`], or
+///   [`close`](Self::close) waits for it. That is so also once it has completed the NAPI, which
+///   `napi_disable()` alone does not wait for.
 #[pin_data(PinnedDrop)]
 pub struct Instance<P: Poll> {
     #[pin]
@@ -299,7 +302,7 @@ impl<P: Poll> Active<P> {
 
     /// Whether a poll that was deferred is still to go on.
     fn is_due(&self) -> bool {
-        self.lingering.as_ref().is_none_or(Lingering::take_debt)
+        self.lingering.as_ref().is_none_or(Lingering::take_deferred)
     }
 }
 
@@ -349,26 +352,21 @@ impl<P: Poll> Instance<P> {
         Ok(())
     }
 
-    /// Wait for a running poll to end and keep further ones from starting.
-    ///
-    /// May sleep; must not be called by the poll function. Scheduling a disabled
-    /// instance has no effect.
-    pub fn disable(&self) {
-        Self::disable_locked(&self.napi, &mut self.state.lock());
-    }
-
-    fn disable_locked(napi: &Opaque<mp_bindings::napi_struct>, state: &mut State) {
+    /// Keep polls from starting, and wait for the end of one that runs.
+    fn disable_locked(&self, state: &mut State) {
         if *state != State::Enabled {
             return;
         }
         // SAFETY: By the type invariants the NAPI is registered; it is enabled.
-        unsafe { mp_bindings::napi_disable(napi.get()) };
+        unsafe { mp_bindings::napi_disable(self.napi.get()) };
+        // A poll that has completed the NAPI is over for the kernel, and arms the source only now.
+        self.synchronize();
         *state = State::Disabled;
     }
 
     /// Disable the instance for good and release the poller.
     ///
-    /// May sleep, for an RCU grace period; must not be called by the poll
+    /// May sleep, for RCU grace periods; must not be called by the poll
     /// function. Packets that GRO still held are dropped. Scheduling a closed
     /// instance has no effect.
     pub fn close(&self) {
@@ -376,11 +374,12 @@ impl<P: Poll> Instance<P> {
         if *state == State::Closed {
             return;
         }
-        Self::disable_locked(&self.napi, &mut state);
+        self.disable_locked(&mut state);
         // SAFETY: `rest` is initialised. No poll runs that could queue it again.
         unsafe { mp_bindings::disable_delayed_work_sync(self.rest.get()) };
-        // SAFETY: The poll function, the only other user of the cell, does not run and never
-        // will again; `state` is locked. A thread that lingers has no effect on a disabled NAPI.
+        // SAFETY: The poll function and the work, the only other users of the cell, do not run and
+        // never will again: both have been waited for above, the poll function to its very end;
+        // `state` is locked. A thread that lingers has no effect on a disabled NAPI.
         let active = unsafe { (*self.active.get()).take() };
         let poller = active.map(|active| active.poller);
         // SAFETY: By the type invariants the NAPI is registered with a live device, and it is
@@ -472,10 +471,11 @@ unsafe extern "C" fn poll_callback<P: Poll>(
     budget: c_int,
 ) -> c_int {
     let opaque: *mut Opaque<mp_bindings::napi_struct> = napi.cast();
-    // SAFETY: The NAPI is the field of an instance, which outlives the poll: it is closed, and so
-    // waits for this function, before it is released.
+    // SAFETY: The NAPI is the field of an instance, which outlives this call: it is closed, and so
+    // waits for this function to return, before it is released.
     let instance = unsafe { &*container_of!(opaque, Instance<P>, napi).cast_const() };
-    // SAFETY: By the type invariants of `Instance` the cell does not change while polls run.
+    // SAFETY: By the type invariants of `Instance` the cell does not change before `close()` has
+    // waited for this function, which runs with bottom halves disabled to its end.
     let active = unsafe { &*instance.active.get() };
     let (Some(active), Some(ptr)) = (active, NonNull::new(napi)) else {
         return 0;
@@ -488,7 +488,7 @@ unsafe extern "C" fn poll_callback<P: Poll>(
         _not_send: PhantomData,
     };
     if let Some(lingering) = &active.lingering {
-        lingering.take_debt();
+        lingering.take_deferred();
     }
     let done = active.poller.poll(&napi, budget);
     // Packets in the GRO lists point to interfaces that nothing keeps from vanishing after the poll.

@@ -598,7 +598,7 @@ impl Channel {
     pub fn age_kept(&mut self) {
         for number in 0..self.rings.len() {
             let (rx, on) = self.receiving(number);
-            rx.age(&on);
+            while rx.age(&on) {}
         }
     }
 

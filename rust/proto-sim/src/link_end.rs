@@ -6,12 +6,13 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use mp_proto::layout::{Layout, STATUS_LEN};
+use mp_proto::layout::{Layout, CONTROL_RING, STATUS_LEN};
 use mp_proto::link::{
     read_beat, write_beat, Action, Actions, Further, Hello, Identity, Link, Local, Role, State,
 };
 use mp_proto::mailbox::{self, MailRead, MessageRx, MessageTx};
 use mp_proto::memory::Inbound;
+use mp_proto::receiving::control_budget;
 use mp_proto::ring::Ringing;
 use mp_proto::version::{Terms, WIRE};
 use mp_proto::wire::PeerId;
@@ -667,9 +668,13 @@ impl Host {
         let budget = self.env.dice.one_of(&[1, 4, 64]);
         let mut done = 0;
         for number in rings(queue) {
+            let most = match number as u32 {
+                CONTROL_RING => control_budget(budget),
+                _ => budget,
+            };
             while let Some(received) = {
                 let mut channel = channel.borrow_mut();
-                channel.receive(number, budget, &mut done)
+                channel.receive(number, most, &mut done)
             } {
                 self.receive(life, number, &received);
             }

@@ -41,8 +41,10 @@ pub trait Context<K>: Side {
     /// Call `f` with the place of each record that was given back since the last call. A place is
     /// given back once.
     fn take_returned(&self, f: impl FnMut(usize));
-    /// Whether the next record is to be released as soon as it is given back: much of the ring is
-    /// held.
+    /// Whether a poll is to follow as soon as a record is given back, or can be moved out that
+    /// could not: much of the ring is held. Told when it changes; not so at first. Whoever does
+    /// not see yet that it is so has done that before [`take_returned`](Self::take_returned) and
+    /// [`move_out`](Self::move_out) look next: a full barrier on both sides.
     fn set_urgent(&self, urgent: bool);
     /// Move the data of a record to memory of its own; `false` if that is not possible now, or if
     /// the record has been given back.

@@ -12,13 +12,16 @@ use std::rc::Rc;
 use common::rings::{self, PLACE};
 use common::Ram;
 use mp_proto::receiving::{
-    AddError, Arrived, Assembly, Context, Kept, ReceivingHalf, Upper, RX_HELD,
+    control_budget, AddError, Arrived, Assembly, Context, Kept, ReceivingHalf, Upper, RX_HELD,
 };
 use mp_proto::ring::{
     units_for, Armed, Chunk, Corrupt, Place, Producer, Record, ReserveError, Ringing, Split, Step,
 };
 use mp_proto::wire::{BlockHdr, Tag, TaggedIndex};
 use proptest::prelude::*;
+
+/// Records that one call moves out at most.
+const MOVED_AT_ONCE: usize = 8;
 
 /// Bytes of the headers of each frame.
 const HEAD: usize = 24;
@@ -39,7 +42,11 @@ struct Receives {
     moved: Cell<usize>,
     returned: RefCell<Vec<usize>>,
     urgent: Cell<bool>,
+    /// What another processor does just before it could know that the ring is urgent.
+    before_urgent: RefCell<Option<Before>>,
 }
+
+type Before = Box<dyn FnOnce(&Receives)>;
 
 type World = rings::World<Receives>;
 
@@ -48,6 +55,9 @@ impl Context<Rc<Spot>> for World {
         self.returned.take().into_iter().for_each(f);
     }
     fn set_urgent(&self, urgent: bool) {
+        if let Some(before) = self.before_urgent.take().filter(|_| urgent) {
+            before(self);
+        }
         self.urgent.set(urgent);
     }
     fn move_out(&self, spot: &Rc<Spot>) -> bool {
@@ -210,6 +220,7 @@ impl Ring {
                     moved: Cell::new(0),
                     returned: RefCell::default(),
                     urgent: Cell::new(false),
+                    before_urgent: RefCell::default(),
                 },
             ),
             has_memory,
@@ -283,7 +294,10 @@ impl Ring {
             units: Cell::new(returned_units(&self.world)),
             most_unreturned: Cell::new(0),
         };
+        let before = self.world.moved.get();
         let done = self.half.receive(&self.world, &service, budget);
+        let moved = self.world.moved.get() - before;
+        assert!(moved <= MOVED_AT_ONCE, "in one critical section");
         self.most_unreturned = service.most_unreturned.get();
         self.dropped += service.dropped.get();
         let got = service.got.take();
@@ -295,6 +309,20 @@ impl Ring {
             );
         }
         done
+    }
+
+    /// A heartbeat: one record is moved out with each call, and the lock is free between them.
+    fn age(&mut self) {
+        loop {
+            let before = self.world.moved.get();
+            let more = self.half.age(&self.world);
+            let moved = self.world.moved.get() - before;
+            assert!(moved <= MOVED_AT_ONCE, "in one critical section");
+            if !more {
+                return;
+            }
+            assert_eq!(moved, 1);
+        }
     }
 
     /// Give back the record that is kept at `pick`.
@@ -312,6 +340,13 @@ impl Ring {
             );
             self.world.returned.borrow_mut().push(spot.place);
         }
+    }
+
+    /// A poll that was asked for receives or releases something, or makes room.
+    fn poll_for_something(&mut self) {
+        let held = self.half.unreturned_units();
+        let done = self.receive(64, false);
+        assert!(done > 0 || self.half.unreturned_units() < held, "in vain");
     }
 
     /// What is kept in the ring is as it came.
@@ -334,10 +369,11 @@ impl Ring {
                 self.receive(u32::from(how) % 16, what == 4);
             }
             5 => self.give_back(usize::from(how)),
-            6 => self.half.age(&self.world),
+            6 => self.age(),
             7 => {
-                let is_there = self.half.arm(&self.world);
-                assert!(!is_there || self.half.is_ready(&self.world.own));
+                if self.half.arm(&self.world) {
+                    self.poll_for_something();
+                }
             }
             8 => self.half.mute(&self.world),
             _ => self.world.moves.set(how % 4 != 0),
@@ -394,7 +430,7 @@ proptest! {
         // The memory may be another epoch's by now.
         ring.world.own.0.borrow_mut().fill(0xff);
         prop_assert_eq!(ring.receive(64, false), 0);
-        ring.half.age(&ring.world);
+        prop_assert!(!ring.half.age(&ring.world));
         prop_assert!(!ring.half.arm(&ring.world));
         ring.half.mute(&ring.world);
         let is_same = *ring.world.peers.0.borrow() == peers;
@@ -468,9 +504,99 @@ fn no_more_records_are_held_than_there_are_places() {
     assert!(!ring.half.is_ready(&ring.world.own));
     assert!(!ring.half.arm(&ring.world));
     assert!(!ring.half.is_overdue(&ring.world.own));
+    assert!(ring.world.urgent.get(), "what is given back is needed");
     ring.check();
     ring.give_back(0);
     assert_eq!(ring.receive(64, false), 11);
+    ring.drain();
+}
+
+/// A ring of which so much is kept that it becomes urgent; `before` is what another processor does
+/// just before it could know that.
+fn becomes_urgent(before: impl FnOnce(&Receives) + 'static) -> Ring {
+    let mut ring = Ring::new(false);
+    ring.world.moves.set(false);
+    *ring.world.before_urgent.borrow_mut() = Some(Box::new(before));
+    for _ in 0..3 {
+        assert!(ring.send(1500));
+    }
+    assert_eq!(ring.receive(3, true), 3);
+    assert!(ring.world.urgent.get());
+    ring
+}
+
+/// A record that is given back while the ring becomes urgent is released by the same poll: nobody
+/// asks for another one.
+#[test]
+fn what_is_given_back_too_early_to_be_urgent_is_released() {
+    let mut ring = becomes_urgent(|world| world.returned.borrow_mut().extend([0, 1]));
+    assert_eq!(ring.half.unreturned_units(), 0);
+    ring.kept.borrow_mut().clear();
+    ring.drain();
+}
+
+/// The same where the end of a copy lets the oldest record be moved out.
+#[test]
+fn what_can_be_moved_too_early_to_be_urgent_is_moved() {
+    let mut ring = becomes_urgent(|world| world.moves.set(true));
+    assert!(ring.world.moved.get() > 0);
+    assert!(ring.half.unreturned_units() <= ring.half.units() / 2);
+    ring.drain();
+}
+
+/// A ring of which half of the places are kept, and 20 more records are held. There is memory to
+/// move them only since the last poll, which has moved out as many as it may.
+fn with_many_in_the_way() -> Ring {
+    let large = Place {
+        size: 1 << 16,
+        ..PLACE
+    };
+    let mut ring = Ring::in_place(large, false, RX_HELD);
+    ring.world.moves.set(false);
+    for _ in 0..RX_HELD / 2 {
+        assert!(ring.send(0));
+        assert_eq!(ring.receive(1, true), 1);
+    }
+    for _ in 0..20 {
+        assert!(ring.send(0));
+        assert_eq!(ring.receive(1, false), 1);
+    }
+    assert!(!ring.half.arm(&ring.world), "no memory, no poll");
+    ring.world.moves.set(true);
+    assert_eq!(ring.receive(64, false), 0);
+    assert_eq!(ring.world.moved.get(), MOVED_AT_ONCE);
+    ring
+}
+
+/// Many records are in the way at once: a poll moves out a few, and others follow until half of the
+/// places are free, though nothing arrives.
+#[test]
+fn polls_follow_until_there_is_room() {
+    let mut ring = with_many_in_the_way();
+    let mut polls = 1;
+    while ring.half.arm(&ring.world) {
+        assert_eq!(ring.receive(64, false), 0);
+        polls += 1;
+    }
+    assert_eq!(ring.world.moved.get(), 20);
+    assert_eq!(polls, 3);
+    ring.drain();
+}
+
+/// None follows once all that was in the way has been given back.
+#[test]
+fn no_poll_follows_for_what_was_given_back() {
+    let mut ring = with_many_in_the_way();
+    while !ring.kept.borrow().is_empty() {
+        ring.give_back(0);
+    }
+    assert!(ring.half.arm(&ring.world));
+    ring.poll_for_something();
+    assert_eq!(ring.half.unreturned_units(), 0);
+    assert!(!ring.half.arm(&ring.world));
+    ring.send(0);
+    assert_eq!(ring.receive(64, false), 1);
+    assert!(!ring.half.arm(&ring.world));
     ring.drain();
 }
 
@@ -480,15 +606,15 @@ fn what_is_kept_for_long_is_moved_out() {
     let mut ring = Ring::new(false);
     ring.send(100);
     ring.receive(1, true);
-    ring.half.age(&ring.world);
+    ring.age();
     ring.send(100);
     ring.receive(1, true);
     assert_eq!(ring.world.moved.get(), 0);
     assert_eq!(ring.kept.borrow().len(), 2);
-    ring.half.age(&ring.world);
+    ring.age();
     assert_eq!(ring.world.moved.get(), 1);
     assert!(!ring.kept.borrow()[0].in_ring.get(), "the older one");
-    ring.half.age(&ring.world);
+    ring.age();
     assert_eq!(ring.world.moved.get(), 2);
     ring.drain();
 }
@@ -570,6 +696,17 @@ fn nothing_is_written_once_the_layer_above_has_ended_the_epoch() {
     assert!(ring.half.receive_one(&ring.world, &Ends(&ring.world)));
     ring.half.end_poll(&ring.world);
     assert_eq!(ring.world.peers.word(PLACE.cons), before);
+}
+
+/// Of a poll that finds control frames without end, data gets a share.
+#[test]
+fn control_frames_leave_a_share_of_a_poll_to_data() {
+    assert_eq!(control_budget(64), 48);
+    for budget in 1..=64 {
+        let control = control_budget(budget);
+        assert!(control > budget / 2, "what is urgent goes first");
+        assert!(control < budget || budget < 4);
+    }
 }
 
 /// A half without room for names keeps nothing, and loses nothing.

@@ -619,8 +619,19 @@ fn indices_lost_before_the_first_look_come_back_when_repeated() {
 
 /// Publish one block with these lengths, as a lying producer with a right mark would.
 fn block(buffer_len: u32, hdr_len: u32, len: u32) -> Result<Option<Record>, NextError> {
+    block_in(256, buffer_len, hdr_len, len)
+}
+
+/// The same where so many bytes are published.
+fn block_in(
+    published: u32,
+    buffer_len: u32,
+    hdr_len: u32,
+    len: u32,
+) -> Result<Option<Record>, NextError> {
     let mut r = Pair::new();
-    let slot = r.tx.reserve(&r.p, 256).expect("space");
+    let first = published.min(r.tx.record_cap());
+    let slot = r.tx.reserve(&r.p, first).expect("space");
     let hdr = BlockHdr {
         buffer_len,
         hdr_len,
@@ -629,8 +640,23 @@ fn block(buffer_len: u32, hdr_len: u32, len: u32) -> Result<Option<Record>, Next
     };
     slot.write(&r.c, 0, &slot.header(&hdr)).expect("inside");
     r.tx.commit(slot);
+    if published > first {
+        let rest = r.tx.reserve(&r.p, published - first).expect("space");
+        r.tx.commit(rest);
+    }
     r.publish();
     r.rx.next(&r.c)
+}
+
+/// A producer takes no more than half of the ring for a block, so no more is taken from it.
+#[test]
+fn a_block_is_at_most_half_of_the_ring() {
+    let cap = Pair::new().tx.record_cap();
+    let all = 2 * cap;
+    assert!(matches!(block_in(all, cap, 16, cap - 32), Ok(Some(_))));
+    let corrupt = Err(NextError::Corrupt(Corrupt::BlockLength));
+    assert_eq!(block_in(all, cap + 1, 16, cap - 31), corrupt);
+    assert_eq!(block_in(all, all, 16, all - 32), corrupt);
 }
 
 /// IDT-EP-4
@@ -1056,7 +1082,13 @@ fn publishing_keeps_the_order_payload_flush_index_barrier_wish() {
     r.rx.publish_cons(&p, &c).expect("inside");
     assert_eq!(log.take(), ["release", "store", "mb", "load"]);
     r.rx.arm_data(&p, &c).expect("honest");
-    assert_eq!(log.take(), ["store", "mb", "load", "rmb"]);
+    assert_eq!(log.take(), ["store", "mb", "load"], "there is nothing new");
+    let slot = r.tx.reserve(&r.p, 64).expect("space");
+    slot.write(&r.c, 0, &slot.header(&hdr)).expect("inside");
+    r.tx.commit(slot);
+    r.tx.publish(&r.c, &r.p).expect("inside");
+    r.rx.arm_data(&p, &c).expect("honest");
+    assert_eq!(log.take(), ["load", "rmb"]);
     r.rx.mute(&p).expect("inside");
     assert_eq!(log.take(), ["store", "wmb"]);
 }

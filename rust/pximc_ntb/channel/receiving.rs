@@ -6,7 +6,8 @@ use super::{
     queue_of,
     Channel,
     On,
-    HDR_MAX, //
+    HDR_MAX,
+    MAX_FRAME, //
 };
 use crate::{
     inward::InRing,
@@ -103,7 +104,9 @@ impl Upper<Arc<Spot>, Whole> for Delivery<'_> {
         let record = frame.record;
         let (head, parts) = record.parts.split_at(record.hdr.hdr_len as usize);
         let mut headers = [0; HDR_MAX];
-        let Some(headers) = headers.get_mut(..record.hdr.hdr_len as usize) else {
+        let headers = headers.get_mut(..record.hdr.hdr_len as usize);
+        // No honest peer sends more data, and functions rely on that; as for frames in parts.
+        let Some(headers) = headers.filter(|_| parts.len() <= MAX_FRAME) else {
             self.peer.stats().rx_errors.add(1);
             return None;
         };
