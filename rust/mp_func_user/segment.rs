@@ -502,7 +502,8 @@ pub(crate) struct Wanted {
     pub(crate) length: u64,
     /// It is made without memory.
     pub(crate) is_empty: bool,
-    /// That of a link, whose peer alone is to reach the segment; none if all peers do.
+    /// That of a link, whose peer alone is to reach the segment, that of the host itself if nobody is;
+    /// none if all peers do.
     pub(crate) memory: Option<Arc<Memory>>,
 }
 
@@ -853,7 +854,8 @@ impl Holding {
         Ok(())
     }
 
-    /// See [`Shown::prepare`].
+    /// See [`Shown::prepare`]. One that is private may be prepared for copies alone: whether it can
+    /// have a window is asked when it is granted.
     ///
     /// # Errors
     ///
@@ -862,8 +864,9 @@ impl Holding {
     pub(crate) fn prepare(&self, link: &Link, needs_window: bool) -> Result {
         let interface = link.interface().id();
         let piece = self.segment.piece().ok_or(ENXIO)?;
+        let needs_window = needs_window && self.segment.id.is_some() && !link.is_loopback();
         if let (Piece::Local(local), Some(memory)) = (&**piece, link.memory()) {
-            if needs_window && !link.is_loopback() && !memory.can_grant(local) {
+            if needs_window && !memory.can_grant(local) {
                 return Err(ENOSPC);
             }
         }

@@ -86,7 +86,8 @@ impl<D: Device> std::ops::Deref for Segment<D> {
 
 impl<D: Device> Fabric<D> {
     /// Make memory of this host, all zero. Its id is the first free one of `id` and so many after
-    /// it; without any it is private.
+    /// it; without any it is private, and no peer has a window to it: it is granted for copies, or
+    /// made by [`create_segment_for()`](Self::create_segment_for).
     ///
     /// # Errors
     /// In this order: [`Error::Invalid`]: no bytes. [`Error::UidTaken`]: no such id is free.
