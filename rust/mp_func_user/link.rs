@@ -481,7 +481,7 @@ impl Link {
         let peer = {
             let mut core = self.core.lock();
             let peer = core.peer.take();
-            self.close(&mut core, false);
+            self.close(&mut core, false, false);
             self.inbox.clear();
             peer
         };
@@ -501,7 +501,7 @@ impl Link {
     pub(crate) fn failed(&self) {
         let mut core = self.core.lock();
         numbered::for_each(&self.connections, |connection| connection.failed());
-        self.close(&mut core, true);
+        self.close(&mut core, true, false);
     }
 
     /// The interface has gone.
@@ -510,7 +510,7 @@ impl Link {
         self.server.stop();
         let mut core = self.core.lock();
         core.removed = true;
-        self.close(&mut core, true);
+        self.close(&mut core, true, false);
         self.for_each_session(|session| {
             session.answer_if_pending(Err(ENODEV));
             session.forsaken();
@@ -728,7 +728,7 @@ impl Link {
             self.for_each_session(|session| session.let_go(&memory));
         }
         self.end_shared(core, for_good, true);
-        self.close(core, for_good);
+        self.close(core, for_good, true);
     }
 
     /// End what processes share in this life of the link, and with `for_good` altogether.
@@ -815,8 +815,11 @@ impl Link {
     }
 
     /// Processes do not reach each other any more; and with `for_good` the other service, or
-    /// this interface, does not come back.
-    fn close(&self, core: &mut Core, for_good: bool) {
+    /// this interface, does not come back. What the other service's processes may still reach is
+    /// nobody's until they do not, unless it `has_let_go` of all. As its own peer, this host has: this
+    /// service goes, whose processes have gone before.
+    fn close(&self, core: &mut Core, for_good: bool, has_let_go: bool) {
+        let has_let_go = has_let_go || self.is_loopback();
         let gone = self.partner.lock().take();
         drop(gone);
         self.end_shared(core, for_good, false);
@@ -834,7 +837,11 @@ impl Link {
             pieces,
             ..
         } = &mut *up;
-        engine.end(&mut Ending(memory, pieces));
+        engine.end(&mut Ending {
+            memory,
+            pieces,
+            has_let_go,
+        });
         self.for_each_session(|session| {
             session.answer_if_pending(Err(error::net_down()));
             session.lose();
