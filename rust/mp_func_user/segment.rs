@@ -229,18 +229,20 @@ impl Segment {
         if is_used && !force {
             return Err(EBUSY);
         }
-        let permits = match is_last_owner {
+        let (permits, attached) = match is_last_owner {
             true => {
                 state.is_gone = true;
                 state.shown.clear();
-                core::mem::take(&mut state.permits)
+                let permits = core::mem::take(&mut state.permits);
+                (permits, core::mem::take(&mut state.attached))
             }
-            false => KVec::new(),
+            false => (KVec::new(), KVec::new()),
         };
         Ok(Leaving {
             is_last,
             is_last_owner,
             permits,
+            _attached: attached,
             _gone: state.holdings.remove(at).ok(),
         })
     }
@@ -355,6 +357,8 @@ struct Leaving {
     /// No owner does.
     is_last_owner: bool,
     permits: KVec<Terms>,
+    /// No window is led there any more; those that are keep theirs until peers have let go.
+    _attached: KVec<(u32, Arc<Attached>)>,
     _gone: Option<Arc<Holding>>,
 }
 
