@@ -120,6 +120,13 @@ $(version1_programs): $(RIG_PROGRAMS)/uapi-v1/%: tests/uapi-v1/%.c $(wildcard te
 	@mkdir -p $(@D)
 	@$(CC) -std=gnu11 -O2 -Wall -Wextra -Werror -Itests/uapi-v1 -static -o $@ $<
 
+# The same as programs of 32 bits, which find the same structures.
+version1_programs32 := $(version1_programs:$(RIG_PROGRAMS)/%=$(PROGRAMS32)/%)
+
+$(version1_programs32): $(PROGRAMS32)/uapi-v1/%: tests/uapi-v1/%.c $(wildcard tests/uapi-v1/*.h tests/uapi-v1/linux/*.h)
+	@mkdir -p $(@D)
+	@$(CC) -m32 -D_FILE_OFFSET_BITS=64 -std=gnu11 -O2 -Wall -Wextra -Werror -Itests/uapi-v1 -static -o $@ $<
+
 # Programs of the interface as it is, without any library.
 uapi_programs := $(patsubst tests/uapi/%.c,$(RIG_PROGRAMS)/uapi/%,$(wildcard tests/uapi/*.c))
 
@@ -128,7 +135,7 @@ $(uapi_programs): $(RIG_PROGRAMS)/uapi/%: tests/uapi/%.c tests/uapi-v1/common.h 
 	@$(CC) -D_GNU_SOURCE -std=gnu11 -O2 -Wall -Wextra -Werror -Iuapi -static -o $@ $<
 
 ## programs: build the programs that tests run on hosts of the fabric
-programs: userlib $(test_programs) $(test_programs32) $(version1_programs) $(uapi_programs) $(RIG_PROGRAMS)/window
+programs: userlib $(test_programs) $(test_programs32) $(version1_programs) $(version1_programs32) $(uapi_programs) $(RIG_PROGRAMS)/window
 
 # What a session's windows give without any library.
 $(RIG_PROGRAMS)/window: examples/window/window.c uapi/linux/mp_fabric.h

@@ -106,6 +106,9 @@ const BATCH: u32 = 64;
 /// Words of shared memory.
 const WORDS: u64 = 64;
 
+/// Bytes of what a peer exposes that are stored to.
+const EXPOSED: u64 = 4 << 12;
+
 /// Pause after a full queue or a failure, in milliseconds.
 const RETRY_MS: u32 = 1;
 
@@ -280,6 +283,7 @@ impl TestFunction {
             scribble(&memory, reach::start_of(reach::ARENA), limits.remote_total)?;
             let commons = reach::start_of(reach::COMMONS);
             scribble(&memory, commons, limits.remote_commons)?;
+            scribble_exposures(&memory);
         }
         Ok(())
     }
@@ -520,6 +524,14 @@ fn scribble(memory: &Arc<Memory>, at: u64, len: u64) -> Result {
         remote.store_u64(page, 1)?;
     }
     remote.flush()
+}
+
+/// The same to what windows lead to that the peer leads elsewhere, as far as they lead anywhere.
+fn scribble_exposures(memory: &Arc<Memory>) {
+    for window in (reach::FIRST_EXPOSED..).take(reach::MAX_EXPOSED as usize) {
+        let at = reach::start_of(window);
+        let _ = scribble(memory, at, EXPOSED);
+    }
 }
 
 /// How many frames to keep, checked.

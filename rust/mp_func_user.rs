@@ -58,6 +58,8 @@ use mp_transport::{
 mod access;
 #[path = "mp_func_user/answer.rs"]
 mod answer;
+#[path = "mp_func_user/asked.rs"]
+mod asked;
 #[path = "mp_func_user/bells.rs"]
 mod bells;
 #[path = "mp_func_user/calls.rs"]

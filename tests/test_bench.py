@@ -31,6 +31,12 @@ def samples():
         ("", NAME, "context_switch"): of(5.0, 8.0),
         ("", NAME, "tcp_connect"): of(600.0, 500.0),
         ("", "ntb0", "tcp_rr"): of(5000.0, 5000.0),
+        ("", "ports", "ports_message_latency"): of(50.0, 60.0),
+        ("", "ports", "ports_messages_64b"): of(2e4, 3e4),
+        ("", "ports", "tcp_one_way"): of(100.0, 100.0),
+        ("", "ports", "tcp_messages_64b"): of(2e5, 2e5),
+        ("", "ports", "mainline_one_way"): of(200.0, 200.0),
+        ("", "ports", "mainline_messages_64b"): of(1e5, 1e5),
         ("", TUNED, "tcp_rr"): of(2500.0, 2500.0),
         ("", "sisci", "sisci_window_write"): of(940.0, 950.0),
         ("", "sisci", "sisci_store_latency"): of(0.55, 0.54),
@@ -85,6 +91,18 @@ def samples():
 
 def results(samples):
     return {found["name"]: found for found in bench.compare(samples)}
+
+
+# --- ports
+
+
+def test_messages_stand_beside_tcp_of_both(samples):
+    found = {name: of for name, of in results(samples).items() if name.startswith("ports_")}
+    assert found["ports_message_latency_vs_ntb0"]["ratio"] == pytest.approx(0.55)
+    assert found["ports_message_latency_vs_mainline"]["ratio"] == pytest.approx(0.275)
+    assert found["ports_messages_64b_vs_ntb0"]["ratio"] == pytest.approx(0.125)
+    assert found["ports_messages_64b_vs_mainline"]["ratio"] == pytest.approx(0.25)
+    assert not any("target" in of for of in found.values())
 
 
 # --- PXImc
@@ -279,6 +297,7 @@ def test_each_result_belongs_to_a_part(samples):
     [
         (("sisci",), ["window writes", "SISCI", "SISCI with an engine"]),
         (("pximc",), ["window writes", "PXImc", "doorbells"]),
+        (("ports",), ["ports", "TCP over mainline's Ethernet"]),
         (("writes",), ["window writes", "window writes"]),
     ],
 )

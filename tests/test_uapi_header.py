@@ -179,3 +179,11 @@ def test_programs_of_version_1_use_every_call_and_structure():
         assert any(re.search(rf"\bMP_IOC_{call}\b", program) for program in programs), call
     for name, _ in structures(text):
         assert re.search(rf"\b(struct |, ){name}\b", sources), name
+
+
+def test_a_program_of_version_1_uses_all_of_netlink():
+    source = code((KEPT / "netlink.c").read_text())
+    names = re.findall(r"^\t(MP_\w+)", code((KEPT / "linux/mp_netlink.h").read_text()), re.MULTILINE)
+    names = [name for name in names if not name.endswith("UNSPEC")]
+    assert len(names) >= 40
+    assert [name for name in names if not re.search(rf"\b{name}\b", source)] == []

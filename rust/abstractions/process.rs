@@ -242,6 +242,7 @@ pub enum Payer {
 /// # Invariants
 ///
 /// None is there twice.
+#[derive(PartialEq, Eq)]
 pub struct Payers {
     all: KVec<Payer>,
     outermost: Payer,

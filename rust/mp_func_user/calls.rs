@@ -78,6 +78,7 @@ use mp_proto::{
     },
     sharing, //
 };
+use mp_transport::memory::Memory;
 
 /// The BAR that the fields of a structure name.
 macro_rules! bar_of {
@@ -361,7 +362,8 @@ fn describe(context: &Context, info: &mut mp_info) -> Result<Told> {
             | MP_FEATURE_ARRIVALS
             | MP_FEATURE_HANDOVER
             | MP_FEATURE_REGISTER_BAR
-            | MP_FEATURE_ONE_PEER,
+            | MP_FEATURE_ONE_PEER
+            | MP_FEATURE_PRIVATE,
     );
     info.sessions_max = shared.limits.sessions;
     info.user_sessions_max = shared.limits.user_sessions;
@@ -500,6 +502,24 @@ fn own_segment(context: &Context, handle: u32) -> Result<Arc<Holding>> {
     Ok(segment)
 }
 
+/// The link of whose memory a segment is cut, and that memory; none if all peers are to reach it, or it
+/// is made without memory. What is private is nobody's but this host's.
+///
+/// # Errors
+///
+/// `ENODEV`, `ENETDOWN`.
+fn source_of(links: &Links, create: &mp_segment_create) -> Result<Option<(u32, Arc<Memory>)>> {
+    let has = |flag| create.flags & flag != 0;
+    let link = match (has(MP_SEGMENT_ONE_PEER), has(MP_SEGMENT_PRIVATE)) {
+        _ if has(MP_SEGMENT_EMPTY) => return Ok(None),
+        (true, _) => links.get(create.interface)?,
+        (false, true) => links.own()?,
+        (false, false) => return Ok(None),
+    };
+    let memory = link.memory().ok_or_else(error::net_down)?;
+    Ok(Some((link.interface().id(), memory)))
+}
+
 fn create_segment(context: &Context, arg: UserPtr) -> Result {
     let (mut create, size) = read_sized::<mp_segment_create>(arg)?;
     expect_zero(create.reserved)?;
@@ -518,24 +538,20 @@ fn create_segment(context: &Context, arg: UserPtr) -> Result {
         return Err(EINVAL);
     }
     let shared = context.shared();
+    let name = name_of_caller(create.name, create.name_size)?;
+    let (of, memory) = source_of(&shared.links, &create)?.unzip();
     let wanted = Wanted {
         ids: (!is_private).then_some((create.id, create.id_more)),
-        name: name_of_caller(create.name, create.name_size)?,
+        name,
         length: create.length,
         is_empty,
-        memory: match is_for_one {
-            true => {
-                let memory = shared.links.get(create.interface)?.memory();
-                Some(memory.ok_or_else(error::net_down)?)
-            }
-            false => None,
-        },
+        memory,
     };
     let what = Make::Segment {
         // One that is empty is filled with memory that is not the fabric's.
         len: if is_empty { 0 } else { wanted.length },
         total: Links::memory_total(wanted.memory.as_deref()),
-        of: is_for_one.then_some(create.interface),
+        of,
     };
     let object = context.make(what, || {
         let numbers = (shared.next_handle(), shared.next_handle());

@@ -490,6 +490,8 @@ impl Context {
             return Ok(None);
         }
         let kind = Kind::Memory(Some(link.interface().id()));
+        // Segments for that peer count as the same.
+        Leased::settle();
         let left = Share::left(&self.payers, kind, most);
         if left == 0 && params.local.min == 0 && params.remote.max != 0 {
             params.local.max = 0;

@@ -61,11 +61,17 @@ fn position(pieces: &[Arc<Piece>], off: u64) -> Option<usize> {
     pieces.iter().position(|piece| piece.off() == Some(off))
 }
 
-/// Give memory back that the engine has asked for.
-fn give_back(memory: &Memory, pieces: &mut KVec<Arc<Piece>>, off: u64) {
+/// No session has the piece there any more; one that the peer was granted is nobody's as long as it may
+/// be reached.
+fn forget(pieces: &mut KVec<Arc<Piece>>, off: u64) {
     if let Some(at) = position(pieces, off) {
         drop(pieces.remove(at));
     }
+}
+
+/// Give memory back that the engine has asked for.
+fn give_back(memory: &Memory, pieces: &mut KVec<Arc<Piece>>, off: u64) {
+    forget(pieces, off);
     // The engine knows that the peer does not reach it, or never has; if the epoch is over,
     // nothing is left to be done.
     let _ = memory.peer_let_go(off);
@@ -519,11 +525,14 @@ impl Host for Carrier<'_> {
     }
 }
 
-/// Takes memory back at the end of an epoch.
-pub(crate) struct Ending<'a>(
-    pub(crate) &'a Arc<Memory>,
-    pub(crate) &'a mut KVec<Arc<Piece>>,
-);
+/// Ends what sessions have in a life of the link.
+pub(crate) struct Ending<'a> {
+    pub(crate) memory: &'a Arc<Memory>,
+    pub(crate) pieces: &'a mut KVec<Arc<Piece>>,
+    /// The peer's processes reach nothing of it any more. Else what they were granted is nobody's until
+    /// the next epoch begins, whatever the engine knows.
+    pub(crate) has_let_go: bool,
+}
 
 impl Host for Ending<'_> {
     fn runs(&self) -> [u64; 2] {
@@ -539,7 +548,10 @@ impl Host for Ending<'_> {
     }
 
     fn free(&mut self, off: u64) {
-        give_back(self.0, self.1, off);
+        match self.has_let_go {
+            true => give_back(self.memory, self.pieces, off),
+            false => forget(self.pieces, off),
+        }
     }
 
     fn retire(&mut self, _off: u64) {}

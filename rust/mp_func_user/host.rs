@@ -141,8 +141,8 @@ impl Links {
         &self.segments
     }
 
-    /// Cut memory for a segment: of a link's, which its peer alone reaches, or else of all, which the
-    /// peers of all links reach.
+    /// Cut memory for a segment: of a link's, which its peer alone reaches, that of the host itself
+    /// nobody, or else of all, which the peers of all links reach.
     ///
     /// # Errors
     ///
@@ -197,6 +197,17 @@ impl Links {
             .iter()
             .find(|entry| entry.link.interface().id() == interface);
         Ok(entry.ok_or(ENODEV)?.link.clone())
+    }
+
+    /// The link of this host with itself.
+    ///
+    /// # Errors
+    ///
+    /// `ENODEV`.
+    pub(crate) fn own(&self) -> Result<Arc<Link>> {
+        let entries = self.entries.lock();
+        let own = entries.iter().find(|entry| entry.link.is_loopback());
+        Ok(own.ok_or(ENODEV)?.link.clone())
     }
 
     /// Whether any object has that number.

@@ -12,6 +12,11 @@
 //! * [`offers`]: events and ports.
 
 use crate::{
+    asked::{
+        Asked,
+        Lack,
+        Waiter, //
+    },
     bells::Bells,
     connection::{
         Connection,
@@ -59,7 +64,6 @@ use crate::{
         Session, //
     },
     sharing::{
-        Asked,
         Clerk,
         Far as FarEnd,
         Reached,
@@ -75,7 +79,6 @@ use kernel::{
     prelude::*,
     sync::{
         atomic::{
-            Acquire,
             Atomic,
             Full,
             Relaxed,
@@ -88,15 +91,9 @@ use kernel::{
 use mp_kernel::{
     error,
     new_spinlock_bh,
-    new_wait_queue,
     process::Payers,
     sync::SpinLockBh,
     time::monotonic_ns,
-    wait::{
-        Events,
-        Sleep,
-        WaitQueue, //
-    },
     worker::{
         new_worker,
         Work,
@@ -309,11 +306,6 @@ pub(crate) struct Link {
     /// Connections of the peer that were ended.
     #[pin]
     pub(crate) leaving: Leaving,
-    /// Somebody waits for the peer to answer others: whoever sets this has found some that are
-    /// not answered, and what answers them clears it.
-    is_busy: Atomic<bool>,
-    #[pin]
-    answering: WaitQueue,
     /// Placed transfers of this host's processes.
     #[pin]
     under_way: UnderWay,
@@ -378,8 +370,6 @@ impl Link {
                 has_broken: Atomic::new(false),
                 questions <- Questions::new(),
                 leaving <- Leaving::new(),
-                is_busy: Atomic::new(false),
-                answering <- new_wait_queue!("mp_link"),
                 under_way <- UnderWay::new(),
                 server: new_worker!(Serving::new()?)?,
                 lanes <- PerUser::new(),
@@ -481,7 +471,7 @@ impl Link {
         let peer = {
             let mut core = self.core.lock();
             let peer = core.peer.take();
-            self.close(&mut core, false);
+            self.close(&mut core, false, false);
             self.inbox.clear();
             peer
         };
@@ -501,7 +491,7 @@ impl Link {
     pub(crate) fn failed(&self) {
         let mut core = self.core.lock();
         numbered::for_each(&self.connections, |connection| connection.failed());
-        self.close(&mut core, true);
+        self.close(&mut core, true, false);
     }
 
     /// The interface has gone.
@@ -510,7 +500,7 @@ impl Link {
         self.server.stop();
         let mut core = self.core.lock();
         core.removed = true;
-        self.close(&mut core, true);
+        self.close(&mut core, true, false);
         self.for_each_session(|session| {
             session.answer_if_pending(Err(ENODEV));
             session.forsaken();
@@ -579,9 +569,6 @@ impl Link {
                     }
                     Ok::<_, Error>(received)
                 })??;
-                if message.what.is_answer() {
-                    self.has_answered();
-                }
                 received.map_err(|why| match why {
                     Unheard::Corrupt => error::protocol(),
                     Unheard::Later => ENOMEM,
@@ -728,7 +715,7 @@ impl Link {
             self.for_each_session(|session| session.let_go(&memory));
         }
         self.end_shared(core, for_good, true);
-        self.close(core, for_good);
+        self.close(core, for_good, true);
     }
 
     /// End what processes share in this life of the link, and with `for_good` altogether.
@@ -815,8 +802,11 @@ impl Link {
     }
 
     /// Processes do not reach each other any more; and with `for_good` the other service, or
-    /// this interface, does not come back.
-    fn close(&self, core: &mut Core, for_good: bool) {
+    /// this interface, does not come back. What the other service's processes may still reach is
+    /// nobody's until they do not, unless it `has_let_go` of all. As its own peer, this host has: this
+    /// service goes, whose processes have gone before.
+    fn close(&self, core: &mut Core, for_good: bool, has_let_go: bool) {
+        let has_let_go = has_let_go || self.is_loopback();
         let gone = self.partner.lock().take();
         drop(gone);
         self.end_shared(core, for_good, false);
@@ -825,7 +815,6 @@ impl Link {
             false => Some(monotonic_ns() + u64::from(self.reconnect_timeout_ms) * 1_000_000),
         };
         self.questions.close();
-        self.has_answered();
         core.opening = None;
         let Some(mut up) = core.up.take() else { return };
         let Up {
@@ -834,7 +823,11 @@ impl Link {
             pieces,
             ..
         } = &mut *up;
-        engine.end(&mut Ending(memory, pieces));
+        engine.end(&mut Ending {
+            memory,
+            pieces,
+            has_let_go,
+        });
         self.for_each_session(|session| {
             session.answer_if_pending(Err(error::net_down()));
             session.lose();
@@ -868,51 +861,54 @@ impl Link {
         payers: &Arc<Payers>,
         deadline: Option<u64>,
     ) -> Result {
-        let Goal { name, .. } = connection.goal();
-        let interface = self.interface.id();
-        let (number, want) = (connection.number(), connection.want());
-        let needed = want.features(name);
+        let mut turn: Option<Arc<Waiter>> = None;
         loop {
-            let asked = self.share(|engine, clerk| {
-                if clerk.far.as_ref().is_some_and(|far| !far.has(needed)) {
-                    return Err(error::unsupported());
+            let waiter = self.share(|engine, clerk| {
+                let asked = self.ask_now(connection, payers, (engine, &mut *clerk));
+                if let Some(turn) = turn.take().filter(|turn| !turn.was_for(&asked)) {
+                    clerk.asked.pass_on(&turn);
                 }
-                clerk.reserve(engine)?;
-                let asked = match clerk.asked.enter(number, payers, interface) {
-                    Ok(()) => engine.connect(number, want, name, clerk),
-                    Err(e) if e == error::quota() => Err(Refusal::Busy),
-                    Err(e) => return Err(e),
-                };
-                if asked.is_err() {
-                    clerk.asked.answered(number);
-                }
-                if asked == Err(Refusal::Busy) {
-                    self.is_busy.store(true, Release);
-                }
-                Ok(asked)
+                let wait = |lack| clerk.asked.wait_for(payers, lack);
+                asked?.map(wait).transpose()
             })??;
-            match asked {
-                Ok(()) => return Ok(()),
-                Err(Refusal::Busy) => self.wait_for_answers(deadline)?,
-                Err(Refusal::Down) => return Err(error::net_down()),
-                Err(Refusal::Full) => return Err(error::refused()),
-                Err(Refusal::Number) => return Err(EINVAL),
+            let Some(waiter) = waiter else { return Ok(()) };
+            if let Err(e) = waiter.wait(deadline) {
+                // If the interface has gone, nobody waits any more.
+                let _ = self.share(|_, clerk| clerk.asked.leave(&waiter));
+                return Err(e);
             }
+            turn = Some(waiter);
         }
     }
 
-    /// Wait until the peer has answered something, which the caller has asked for.
-    fn wait_for_answers(&self, deadline: Option<u64>) -> Result {
-        let has_answered = || !self.is_busy.load(Acquire);
-        self.answering
-            .wait_until(Sleep::Killable, deadline, has_answered)
-            .ok()
-    }
-
-    /// Something has been answered, or will not be: has those look again who wait for that.
-    fn has_answered(&self) {
-        if self.is_busy.xchg(false, Full) {
-            self.answering.wake(Events::IN);
+    /// Ask the peer for a connection; what is lacking, if it is to be asked later.
+    fn ask_now(
+        &self,
+        connection: &Connection,
+        payers: &Arc<Payers>,
+        (engine, clerk): (&mut Sharing, &mut Clerk<'_>),
+    ) -> Result<Option<Lack>> {
+        let Goal { name, .. } = connection.goal();
+        let (number, want) = (connection.number(), connection.want());
+        let needed = want.features(name);
+        if clerk.far.as_ref().is_some_and(|far| !far.has(needed)) {
+            return Err(error::unsupported());
+        }
+        clerk.reserve(engine)?;
+        let interface = self.interface.id();
+        if let Some(lack) = clerk.asked.enter(number, payers, interface)? {
+            return Ok(Some(lack));
+        }
+        let asked = engine.connect(number, want, name, clerk);
+        if asked.is_err() {
+            drop(clerk.asked.take(number));
+        }
+        match asked {
+            Ok(()) => Ok(None),
+            Err(Refusal::Busy) => Ok(Some(Lack::Place)),
+            Err(Refusal::Down) => Err(error::net_down()),
+            Err(Refusal::Full) => Err(error::refused()),
+            Err(Refusal::Number) => Err(EINVAL),
         }
     }
 

@@ -188,6 +188,11 @@ impl Share {
         })
     }
 
+    /// Who is charged.
+    pub(crate) fn payers(&self) -> &Arc<Payers> {
+        &self.payers
+    }
+
     /// How much of that kind can still be had where each of `payers` may have `most`.
     pub(crate) fn left(payers: &Payers, kind: Kind, most: u64) -> u64 {
         let accounts = SHARES.lock();

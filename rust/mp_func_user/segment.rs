@@ -229,18 +229,20 @@ impl Segment {
         if is_used && !force {
             return Err(EBUSY);
         }
-        let permits = match is_last_owner {
+        let (permits, attached) = match is_last_owner {
             true => {
                 state.is_gone = true;
                 state.shown.clear();
-                core::mem::take(&mut state.permits)
+                let permits = core::mem::take(&mut state.permits);
+                (permits, core::mem::take(&mut state.attached))
             }
-            false => KVec::new(),
+            false => (KVec::new(), KVec::new()),
         };
         Ok(Leaving {
             is_last,
             is_last_owner,
             permits,
+            _attached: attached,
             _gone: state.holdings.remove(at).ok(),
         })
     }
@@ -355,6 +357,8 @@ struct Leaving {
     /// No owner does.
     is_last_owner: bool,
     permits: KVec<Terms>,
+    /// No window is led there any more; those that are keep theirs until peers have let go.
+    _attached: KVec<(u32, Arc<Attached>)>,
     _gone: Option<Arc<Holding>>,
 }
 
@@ -502,7 +506,8 @@ pub(crate) struct Wanted {
     pub(crate) length: u64,
     /// It is made without memory.
     pub(crate) is_empty: bool,
-    /// That of a link, whose peer alone is to reach the segment; none if all peers do.
+    /// That of a link, whose peer alone is to reach the segment, that of the host itself if nobody is;
+    /// none if all peers do.
     pub(crate) memory: Option<Arc<Memory>>,
 }
 
@@ -853,7 +858,8 @@ impl Holding {
         Ok(())
     }
 
-    /// See [`Shown::prepare`].
+    /// See [`Shown::prepare`]. One that is private may be prepared for copies alone: whether it can
+    /// have a window is asked when it is granted.
     ///
     /// # Errors
     ///
@@ -862,8 +868,9 @@ impl Holding {
     pub(crate) fn prepare(&self, link: &Link, needs_window: bool) -> Result {
         let interface = link.interface().id();
         let piece = self.segment.piece().ok_or(ENXIO)?;
+        let needs_window = needs_window && self.segment.id.is_some() && !link.is_loopback();
         if let (Piece::Local(local), Some(memory)) = (&**piece, link.memory()) {
-            if needs_window && !link.is_loopback() && !memory.can_grant(local) {
+            if needs_window && !memory.can_grant(local) {
                 return Err(ENOSPC);
             }
         }

@@ -4,6 +4,7 @@
 //! messages.
 
 use crate::{
+    asked::Asked,
     connection::Way,
     link::Link,
     notices::Notice,
@@ -14,10 +15,6 @@ use crate::{
         Signal,
         Waiting, //
     },
-    quota::{
-        Kind,
-        Share, //
-    },
     segment::Segment,
     uapi::*,
     window::Piece, //
@@ -26,10 +23,7 @@ use kernel::{
     prelude::*,
     sync::Arc, //
 };
-use mp_kernel::{
-    error,
-    process::Payers, //
-};
+use mp_kernel::error;
 use mp_proto::{
     fabric::{
         self,
@@ -53,8 +47,7 @@ use mp_proto::{
         Rights,
         Want,
         Why,
-        SAYS,
-        UNANSWERED, //
+        SAYS, //
     },
     wire::Priority, //
 };
@@ -106,41 +99,6 @@ impl Far {
     /// Whether both services have all those features.
     pub(crate) fn has(&self, features: u16) -> bool {
         features & !self.features == 0
-    }
-}
-
-/// Most connections of one user that a peer has not answered: of all, a quarter.
-const ASKED: u64 = UNANSWERED as u64 / 4;
-
-/// The own connections that the peer has not answered, some of them left, and what each counts as.
-pub(crate) struct Asked(KVec<(u32, Share)>);
-
-impl Asked {
-    /// None.
-    pub(crate) const fn new() -> Self {
-        Self(KVec::new())
-    }
-
-    /// A connection of that number is about to be asked for at an interface.
-    ///
-    /// # Errors
-    ///
-    /// `EDQUOT` if too many of a payer's are not answered, `ENOMEM`.
-    pub(crate) fn enter(&mut self, number: u32, payers: &Arc<Payers>, interface: u32) -> Result {
-        let share = Share::new(payers, Kind::Asked(interface), 1, ASKED)?;
-        Ok(self.0.push((number, share), GFP_KERNEL)?)
-    }
-
-    /// One of them does not wait for an answer any more.
-    pub(crate) fn answered(&mut self, number: u32) {
-        if let Some(at) = self.0.iter().position(|(of, _)| *of == number) {
-            drop(self.0.remove(at));
-        }
-    }
-
-    /// Nothing will be answered.
-    pub(crate) fn clear(&mut self) {
-        self.0.clear();
     }
 }
 

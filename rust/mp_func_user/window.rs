@@ -28,7 +28,6 @@ use mp_kernel::{
 };
 use mp_proto::{
     fabric::Life,
-    reach,
     sharing::Rights, //
 };
 use mp_transport::memory::{
@@ -121,7 +120,7 @@ impl Piece {
     /// of this host, and stay as long as the piece does, whatever becomes of links and bridges.
     pub(crate) fn is_lasting(&self) -> bool {
         match self {
-            Piece::Local(local) => reach::Place::decode(local.off()).window == reach::COMMONS,
+            Piece::Local(local) => local.is_lasting(),
             Piece::Pages(pages) => pages.can_be_shown(),
             _ => false,
         }

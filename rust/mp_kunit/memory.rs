@@ -49,6 +49,7 @@ mod tests {
             Hold,
             Holder,
             LeadWindows,
+            Lease,
             Limits,
             Local,
             Memory,
@@ -89,6 +90,10 @@ mod tests {
             let far = Far::arena(self.pages.clone(), PAGES * PAGE);
             Memory::begin(self.pool.clone(), far)
         }
+    }
+
+    fn lease(piece: &Local) -> Result<Arc<Lease>> {
+        Ok(piece.lease().ok_or(EINVAL)?.clone())
     }
 
     /// Counts how often it is told; takes its time for that.
@@ -347,6 +352,36 @@ mod tests {
     }
 
     #[test]
+    fn a_piece_counts_until_its_owner_and_the_peer_have_let_go() -> Result {
+        let shared = Shared::new()?;
+        let first = shared.begin()?;
+        let (private, given, kept) = (first.alloc(PAGE)?, first.alloc(PAGE)?, first.alloc(PAGE)?);
+        let leases = [lease(&private)?, lease(&given)?, lease(&kept)?];
+        let over = || leases.each_ref().map(|lease| lease.is_over());
+        first.grant(&given)?;
+        first.grant(&kept)?;
+        let off = given.off();
+        assert_eq!(over(), [false, false, false]);
+        drop((private, given, kept));
+        assert_eq!(over(), [true, false, false]);
+        first.peer_let_go(off)?;
+        assert_eq!(over(), [true, true, false]);
+        first.end();
+        assert_eq!(over(), [true, true, false]);
+        let _second = shared.begin()?;
+        assert_eq!(over(), [true, true, true]);
+        Ok(())
+    }
+
+    #[test]
+    fn memory_of_the_host_and_of_the_commons_stays_and_that_of_a_bridge_does_not() -> Result {
+        assert!(own()?.alloc(1)?.is_lasting());
+        assert!(Commons::get()?.alloc(1)?.is_lasting());
+        assert!(!Shared::new()?.begin()?.alloc(1)?.is_lasting());
+        Ok(())
+    }
+
+    #[test]
     fn the_peers_memory_is_revoked_at_the_end_of_the_epoch() -> Result {
         let shared = Shared::new()?;
         let memory = shared.begin()?;
@@ -426,7 +461,7 @@ mod tests {
         let pages = Arc::new(pages, GFP_KERNEL)?;
         let further = Further {
             commons: Some((Commons::get()?, reach)),
-            windows: None,
+            ..Default::default()
         };
         let pool = Pool::new(PAGES * PAGE, pages.clone(), further)?;
         let shared = Shared { pages, pool };
@@ -681,8 +716,8 @@ mod tests {
         };
         let led = Arc::new(led, GFP_KERNEL)?;
         let further = Further {
-            commons: None,
             windows: Some(led.clone()),
+            ..Default::default()
         };
         let pool = Pool::new(PAGE, pages.clone(), further)?;
         Ok((Shared { pages, pool }, led))

@@ -73,8 +73,8 @@ mod tests {
     fn link() -> Result<(Arc<Pool>, Arc<Memory>)> {
         let pages = Arc::new(SharedPages::new(PAGE as usize / PAGE_SIZE)?, GFP_KERNEL)?;
         let further = Further {
-            commons: None,
             windows: Some(Arc::new(Led, GFP_KERNEL)?),
+            ..Default::default()
         };
         let pool = Pool::new(PAGE, pages.clone(), further)?;
         let memory = Memory::begin(pool.clone(), Far::arena(pages, PAGE))?;

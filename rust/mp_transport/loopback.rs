@@ -235,6 +235,7 @@ impl OwnMemory {
         let further = Further {
             commons: Some((commons.clone(), commons.max_len())),
             windows: Some(windows.clone()),
+            is_lasting: true,
         };
         let pool = Pool::new(len, pages.clone(), further)?;
         let own = Arc::new(OwnCommons(commons.clone()), GFP_KERNEL)?;

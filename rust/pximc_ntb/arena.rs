@@ -188,6 +188,7 @@ impl Arena {
         let further = Further {
             commons: windows.commons(),
             windows: lead.clone().map(|lead| lead as Arc<dyn LeadWindows>),
+            is_lasting: false,
         };
         let pool = Pool::new(layout.arena_len, Arc::new(near, GFP_KERNEL)?, further)?;
         Commons::get()?.join(&pool)?;

@@ -35,14 +35,16 @@ HELLO_EVERY = 0.2
 class Liar:
     """The service of a host, as long as it is a context; it speaks with one other host."""
 
-    def __init__(self, guest, victim, support=SUPPORT):
+    def __init__(self, guest, victim, support=SUPPORT, parameters=None):
+        """`parameters` are those of the modules below the service."""
         self.guest, self.victim, self.support = guest, victim, support
+        self._parameters = parameters
         self.life = None
         # What is to be sent, and what has arrived: a command in a guest takes long.
         self._orders, self._arrived = [], []
 
     def __enter__(self):
-        stack.load(self.guest, modules=TRANSPORT)
+        stack.load(self.guest, modules=TRANSPORT, parameters=self._parameters)
         self._peer = f"{peer_id(self.victim):#x}"
         parameters = {"mp_frame_test": f"func={FUNC}"}
         stack.load(self.guest, modules=("mp_frame_test",), parameters=parameters)

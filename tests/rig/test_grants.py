@@ -47,9 +47,14 @@ def paired(owner, back, user, there, protocol=PROTOCOL):
     return ends
 
 
-def prepared(owner, back, flags=MP.SEGMENT_PRIVATE):
+# Memory that the partner's host alone has a window to.
+PAIRWISE = MP.SEGMENT_PRIVATE | MP.SEGMENT_ONE_PEER
+
+
+def prepared(owner, back, flags=PAIRWISE):
     """A segment that nobody may connect to."""
     fields = {"id": 0 if flags else NUMBER, "length": PAGE, "flags": flags}
+    fields["interface"] = back if flags else 0
     segment = owner.call("SEGMENT_CREATE", "mp_segment_create", **fields).handle
     owner.at("PREPARE", segment, back)
     return segment

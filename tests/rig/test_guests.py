@@ -172,6 +172,16 @@ def test_a_frozen_guest_stands_still_until_it_is_thawed(fabric):
     assert process.wait(20).out == "moved\n"
 
 
+def test_a_frozen_guest_stands_still_when_the_call_has_returned(fabric):
+    guest = fabric["ep1"]
+    for _ in range(10):
+        guest.freeze()
+        stands_still = guest.stands_still()
+        guest.thaw()
+        assert stands_still
+        assert guest.run("echo moved").out == "moved\n"
+
+
 def test_threads_may_use_guests_at_once(fabric):
     results = []
 

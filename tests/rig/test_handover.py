@@ -37,6 +37,16 @@ def test_all_scenarios_are_run():
     assert len(SCENARIOS) == len(functions) - 1
 
 
+def test_a_program_in_rust_hands_over_what_it_has(fabric):
+    """The memory, to be read, by a descriptor; and a dma-buf, of which another segment is made."""
+    program = programs_dir() / "examples/handover"
+    lines = fabric.rp.run([program], timeout=20 * PATIENCE).out.splitlines()
+    assert lines[0].endswith(": from one process to another"), lines
+    assert "READ" in lines[0] and "WRITE" not in lines[0]
+    assert lines[1].startswith("more: ") and "denied" in lines[1].lower()
+    assert lines[2] == "a segment of 4096 bytes over a dma-buf"
+
+
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_a_process_hands_over(fabric, scenario):
     fabric.rp.run([PROGRAM, scenario], timeout=60 * PATIENCE)

@@ -49,8 +49,8 @@ def test_a_segment_in_quarantine_counts_for_its_user(fabric):
     """Until the peer lets go of it: with its next epoch."""
     with sharing.pair(fabric) as (owner, back, user, there):
         total = owner.call("INTERFACE", "mp_interface", id=back).local_total
-        private = {"length": total // 32, "flags": MP.SEGMENT_PRIVATE}
-        make = lambda: owner.call("SEGMENT_CREATE", "mp_segment_create", **private)
+        more = {"length": total // 32, "id": NUMBER + 1, "id_more": 1000}
+        make = lambda: owner.call("SEGMENT_CREATE", "mp_segment_create", **more)
         segment = owner.segment(NUMBER, total // 32, back)
         user.map_connection(user.connect(there, MP.OBJECT_SEGMENT, NUMBER))
         while succeeds(make):

@@ -15,7 +15,9 @@ from liar import (
     CLOSED,
     CONNECT,
     CONNECTED,
+    ENDED,
     FETCH,
+    GONE,
     PAIRED,
     POST,
     POSTED,
@@ -32,6 +34,7 @@ from liar import (
 from ntbrig import stack
 from ntbrig.settings import PATIENCE
 from sharing import FOREVER, MP, fails
+from shell import until
 from shortage import refused, running_out, short
 from test_acceptance import Party
 
@@ -128,6 +131,43 @@ def test_a_window_counts_until_the_partner_is_closed_also_without_memory(fabric,
     assert_spent(party)
     peer.say_of(THEIRS, CLOSE)
     assert_free_again(party, peer)
+
+
+def free_bytes(party):
+    return party.process.call("INTERFACE", "mp_interface", id=party.interface).local_free
+
+
+def test_a_segment_for_the_peer_counts_beside_windows_until_the_peer_has_let_go(fabric, scene):
+    """Both are cut of one memory. What the peer has let go of is there for windows at once."""
+    party, peer = scene
+    process, at = party.process, {"interface": party.interface, "length": PAGE}
+    private = {"flags": MP.SEGMENT_ONE_PEER | MP.SEGMENT_PRIVATE}
+    make = lambda: process.call("SEGMENT_CREATE", "mp_segment_create", **at, **private)
+    before = free_bytes(party)
+    with sharing.Process(fabric.hosts[1]) as first:
+        fields = {"flags": MP.SEGMENT_ONE_PEER, "id": NUMBER}
+        segment = first.call("SEGMENT_CREATE", "mp_segment_create", **at, **fields).handle
+        for what in ("PREPARE", "PUBLISH"):
+            first.at(what, segment, party.interface)
+        peer.say(CONNECT | SEGMENT, MINE, struct.pack("<I", NUMBER))
+        peer.hear(CONNECTED)
+        handle, _ = posted(party, peer)
+        with fails(errno.EDQUOT):
+            make()
+    peer.hear(ENDED)
+    # Its process has ended, and the peer may still store there.
+    with fails(errno.EDQUOT):
+        make()
+    assert_spent(party)
+    assert free_bytes(party) == before - PAGE
+    peer.say(GONE, MINE)
+    peer.flush()
+    until(lambda: free_bytes(party) == before)
+    posted(party, peer)
+    with fails(errno.EDQUOT):
+        make()
+    process.close(handle)
+    make()
 
 
 # --- what the peer asks for

@@ -171,6 +171,29 @@ static void is_mapped_from_preparing_on(void)
 	HOLDS(mapped() == 0);
 }
 
+/* Also if a descriptor has the segment for others: for peers it has ended with its owner. */
+static void is_not_mapped_for_what_has_ended(void)
+{
+	uint32_t handle = empty_segment(827, PAGE);
+	int fd = make(1);
+	struct mp_segment_register given = part(handle, fd, 0, PAGE);
+	struct mp_export export = { .size = sizeof(export), .handle = handle, .rights = MP_GRANT_READ };
+	struct mp_import import = { .size = sizeof(import) };
+
+	GOES(MP_IOC_SEGMENT_REGISTER, &given);
+	close(fd);
+	HOLDS(at_interface(MP_IOC_SEGMENT_PREPARE, handle, interface) == 0);
+	GOES(MP_IOC_EXPORT, &export);
+	HOLDS(mapped() == 1);
+	on_handle(MP_IOC_CLOSE, handle);
+	HOLDS(mapped() == 0);
+	import.fd = export.fd;
+	GOES(MP_IOC_IMPORT, &import);
+	HOLDS(at_interface(MP_IOC_SEGMENT_PREPARE, import.handle, interface) == EACCES);
+	on_handle(MP_IOC_CLOSE, import.handle);
+	close(export.fd);
+}
+
 static uint64_t now_ms(void)
 {
 	struct timespec now;
@@ -248,6 +271,7 @@ static const struct {
 	{ "refused", refuses_what_cannot_be },
 	{ "windows", is_for_windows_only },
 	{ "mapped", is_mapped_from_preparing_on },
+	{ "ended", is_not_mapped_for_what_has_ended },
 	{ "slow", holds_up_nobody },
 	{ "signal", is_ended_by_a_signal },
 };

@@ -209,7 +209,12 @@ impl Commons {
         }
         let pages = Arc::new(self.take()?, GFP_KERNEL)?;
         let bytes = Arc::new(Pages(pages.clone()), GFP_KERNEL)?;
-        let stock = Stock::new(reach::COMMONS, pages.len() as u64, bytes, MANY_LINKS)?;
+        let stock = Stock::new(
+            (reach::COMMONS, true),
+            pages.len() as u64,
+            bytes,
+            MANY_LINKS,
+        )?;
         drop(self.stock.replace(Some(stock)));
         state.pages = Some(pages.clone());
         Ok(pages)

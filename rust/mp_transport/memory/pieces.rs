@@ -118,6 +118,11 @@ impl Local {
         Arc::ptr_eq(&self.stock, stock)
     }
 
+    /// Whether its pages stay as long as the piece does, whatever becomes of links and bridges.
+    pub fn is_lasting(&self) -> bool {
+        self.stock.is_lasting()
+    }
+
     /// Where its pages end in what it was cut from.
     pub(super) fn pages_end(&self) -> u64 {
         self.off.saturating_add(self.len.next_multiple_of(PAGE))

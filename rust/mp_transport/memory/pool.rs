@@ -75,6 +75,8 @@ pub struct Further {
     pub commons: Option<(Arc<Commons>, u64)>,
     /// Windows that can be led to memory of the caller's choice.
     pub windows: Option<Arc<dyn LeadWindows>>,
+    /// Its memory is that of no device: it stays as long as this module.
+    pub is_lasting: bool,
 }
 
 /// For transports.
@@ -86,7 +88,7 @@ impl Pool {
     ///
     /// `ENOMEM`.
     pub fn new(len: u64, bytes: Arc<dyn LocalBytes>, further: Further) -> Result<Arc<Self>> {
-        let arena = Stock::new(reach::ARENA, len, bytes, 1)?;
+        let arena = Stock::new((reach::ARENA, further.is_lasting), len, bytes, 1)?;
         let exposed = Exposed::new(further.windows)?;
         let share = further.commons;
         let this = Arc::pin_init(

@@ -137,6 +137,8 @@ impl Pieces {
 pub(super) struct Stock {
     window: u16,
     len: u64,
+    /// It stays as long as this module.
+    is_lasting: bool,
     cleaner: Arc<Cleaner>,
     /// Set the cleaner to work.
     worker: Arc<Worker<Cleaner>>,
@@ -147,13 +149,14 @@ pub(super) struct Stock {
 
 impl Stock {
     /// The first `len` bytes of some memory, rounded down to pages, that peers reach
-    /// by that window, with room for so many grants.
+    /// by that window, with room for so many grants. Whether that memory `is_lasting` is
+    /// what [`is_lasting`](Self::is_lasting) says.
     ///
     /// # Errors
     ///
     /// `ENOMEM`.
     pub(super) fn new(
-        window: u16,
+        (window, is_lasting): (u16, bool),
         len: u64,
         bytes: Arc<dyn LocalBytes>,
         links: usize,
@@ -177,6 +180,7 @@ impl Stock {
             pin_init!(Self {
                 window,
                 len,
+                is_lasting,
                 cleaner,
                 worker,
                 pieces <- new_mutex!(pieces),
@@ -198,6 +202,11 @@ impl Stock {
     /// Bytes.
     pub(super) fn len(&self) -> u64 {
         self.len
+    }
+
+    /// Whether it stays as long as this module, whatever becomes of links and bridges.
+    pub(super) fn is_lasting(&self) -> bool {
+        self.is_lasting
     }
 
     /// The number by which peers know the place at `off`.

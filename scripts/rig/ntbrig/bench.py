@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from . import bench_contenders as contenders
 from . import bench_mcapi as mcapi
 from . import bench_metrics as metrics
+from . import bench_ports as ports
 from . import bench_pximc as pximc
 from . import bench_report as report
 from . import bench_sisci as sisci
@@ -57,7 +58,7 @@ TUNED = {metric.name: _SMALL_SLOTS for metric in NETWORK}
 TUNED["tcp_stream_mtumax"] = DEFAULT
 
 # What can be measured by itself.
-PARTS = ("ethernet", "writes", "pximc", "sisci", "vi", "mcapi")
+PARTS = ("ethernet", "writes", "ports", "pximc", "sisci", "vi", "mcapi")
 # Those that stores through a window are measured for.
 _OF_WRITES = {"writes", "pximc", "sisci"}
 
@@ -128,6 +129,7 @@ class Bench:
     def _libraries(self):
         """Each library, and what its processes are measured beside."""
         return (
+            (ports, "ports", [("TCP over mainline's Ethernet", self._mainline)]),
             (pximc, "PXImc", [("doorbells", self._doorbells)]),
             (sisci, "SISCI", [("SISCI with an engine", self._copies)]),
             (vi, "VI", [("VI on a star", self._forwarded)]),
@@ -200,6 +202,13 @@ class Bench:
         with contenders.hardware(guests, MAIN_WINDOW), network as interface:
             return library.measure(interface, self.seconds)
 
+    def _mainline(self):
+        """What processes have by the kernel's own Ethernet over NTB."""
+        guests = self.fabric.hosts
+        network = TUNED["tcp_rr"].network(guests, self.program, 1500)
+        with contenders.hardware(guests, MAIN_WINDOW), network as interface:
+            return ports.measure_mainline(interface, self.seconds)
+
     def _doorbells(self):
         guests = self.fabric.hosts
         with contenders.hardware(guests, MAIN_WINDOW):
@@ -260,6 +269,7 @@ def _check(fabric):
     for needed, way_out in (
         (program, "make rig"),
         (fabric.settings.programs / "examples/pxi_pingpong", "make userlib"),
+        (fabric.settings.programs / "examples/messages", "make userlib"),
         (fabric.settings.programs / "scipp", "make userlib"),
         (fabric.settings.programs / "vi_perf", "make userlib"),
         (fabric.settings.programs / "window", "make programs"),
@@ -342,6 +352,7 @@ def compare(samples):
     for kind in PERF:
         yield _against_perf(samples, pximc.WRITE, pximc.NAME, kind, "")
         yield _against_perf(samples, sisci.WRITE, sisci.NAME, kind, "")
+    yield from ports.compare(samples)
     others = (OURS, TUNED["tcp_rr"])
     yield from pximc.compare(
         samples, {other.name: samples.get(("", other.name, "tcp_rr"), []) for other in others}

@@ -39,7 +39,13 @@ _PANELS = (
 )
 
 # What processes use, by what its metrics begin with.
-_LIBRARIES = {"pximc_": "PXImc", "sisci_": "SISCI", "vi_": "VI", "mcapi_": "MCAPI"}
+_LIBRARIES = {
+    "ports_": "ports",
+    "pximc_": "PXImc",
+    "sisci_": "SISCI",
+    "vi_": "VI",
+    "mcapi_": "MCAPI",
+}
 
 
 def _better(found, value):

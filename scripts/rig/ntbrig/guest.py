@@ -4,6 +4,7 @@
 import shlex
 import signal
 import time
+from pathlib import Path
 
 from . import qemu, reports
 from .agent import Agent, GuestGone
@@ -12,6 +13,7 @@ from .settings import PATIENCE, RigError
 _POLL = 0.01
 _POWEROFF_TIMEOUT = 20.0
 _LEAKS_TIMEOUT = 180.0
+_FREEZE_TIMEOUT = 20.0
 # What is younger than five seconds is not reported, and a pointer may be
 # missed once: it must be missed twice.
 _FIND_LEAKS = """
@@ -110,8 +112,21 @@ class Guest:
         self.boot(timeout)
 
     def freeze(self):
-        """Stop all its CPUs at once: a hung host whose link stays up."""
+        """Stop all its CPUs at once: a hung host whose link stays up. They stand still when this
+        returns."""
         self._run.signal(self._pid, signal.SIGSTOP)
+        deadline = time.monotonic() + _FREEZE_TIMEOUT * PATIENCE
+        while not self.stands_still():
+            if time.monotonic() > deadline:
+                raise RigError(f"{self.name} does not stand still")
+            time.sleep(_POLL)
+
+    def stands_still(self):
+        """Whether none of its threads runs, or will."""
+        stats = Path(f"/proc/{self._pid}/task").glob("*/stat")
+        # The name before the state may have blanks.
+        states = {stat.read_text().rpartition(")")[2].split()[0] for stat in stats}
+        return states <= {"T", "Z", "X"}
 
     def thaw(self):
         if not self._held:

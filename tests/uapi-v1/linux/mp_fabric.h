@@ -141,6 +141,7 @@ struct mp_info {
 #define MP_FEATURE_DMABUF	0x10000	/* MP_IOC_SEGMENT_DMABUF, MP_REGISTER_DMABUF */
 #define MP_FEATURE_REGISTER_BAR	0x20000	/* MP_REGISTER_BAR, MP_LOCATION_BAR */
 #define MP_FEATURE_ONE_PEER	0x40000	/* MP_SEGMENT_ONE_PEER */
+#define MP_FEATURE_PRIVATE	0x80000	/* no peer reaches MP_SEGMENT_PRIVATE by a window */
 
 /*
  * A status word is an aligned __u64 that tells the state of a connection, queue or session of
@@ -629,11 +630,13 @@ struct mp_park {
  * segments of this host: peers find it by either.
  *
  * The memory is that which all peers have a window to: a peer whose kernel does not keep to what it
- * is told can read and write it, also of private segments and of those that are for another peer.
+ * is told can read and write it, also of segments that are for another peer.
  * With MP_SEGMENT_ONE_PEER it is memory that only the window of the interface's peer leads to, as
  * that of sessions, and with the interface to this host itself none: other peers cannot reach it
  * by windows whatever they do, and it cannot be published for them without MP_PUBLISH_PLACED. It
- * goes with the interface, as its bridge does.
+ * goes with the interface, as its bridge does. A private segment without that flag is in the same
+ * memory as with the interface to this host itself, but can be prepared at any interface: for
+ * copies of queues, and for grants to be read or with MP_PUBLISH_PLACED.
  *
  * In this order: EINVAL: no bytes, an empty one for one peer, a name too long, or one of a private
  * segment. ENODEV: no such interface. ENETDOWN: it is down. EDQUOT: too many objects. EADDRINUSE: all
@@ -758,7 +761,7 @@ enum {
  * given to others before that, and memory of a process stays pinned.
  *
  * ENOENT, ENODEV. Preparing: ENXIO: it is empty, ENOSPC: the peers there do not reach the
- * memory; of a dma-buf also ENETDOWN: the interface is down, EOPNOTSUPP: it is not one run for the
+ * memory, of a segment with an id; of a dma-buf also ENETDOWN: the interface is down, EOPNOTSUPP: it is not one run for the
  * bridge, not where that reaches it, or the peer leads the windows, EINTR: a signal has ended the
  * wait for its driver, ENOMEM. Publishing: EOPNOTSUPP: it is private, ENXIO: not prepared there. Of
  * registered memory also ENOSPC: the bridge has no window to lead there that is free and large enough,

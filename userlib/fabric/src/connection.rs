@@ -94,6 +94,13 @@ impl<D: Device> std::ops::Deref for Connection<D> {
     }
 }
 
+impl<D: Device> Connection<D> {
+    /// The connection that an object is.
+    pub(crate) fn of(object: Object<D>) -> Self {
+        Connection { object }
+    }
+}
+
 impl<D: Device> Fabric<D> {
     /// Connect to something that is there already.
     ///

@@ -12,7 +12,7 @@ use crate::{
     sys::{self, *},
 };
 use rustix::{
-    fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd},
+    fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd},
     fs::{open, Mode, OFlags},
     io::{self, Errno},
     ioctl::{ioctl, Updater},
@@ -43,6 +43,10 @@ pub enum Call<'a> {
     Watch(&'a mut mp_watch),
     /// `MP_IOC_SIGNAL`
     Signal(&'a mut mp_handle),
+    /// `MP_IOC_EXPORT`, with room for the descriptor
+    Export(&'a mut mp_export, &'a mut Option<OwnedFd>),
+    /// `MP_IOC_IMPORT`, with the descriptor
+    Import(&'a mut mp_import, BorrowedFd<'a>),
     /// `MP_IOC_INTERFACES`, with room for ids
     Interfaces(&'a mut mp_interfaces, &'a mut [u32]),
     /// `MP_IOC_INTERFACE`
@@ -75,6 +79,8 @@ pub enum Call<'a> {
     SegmentFill(Vouched<'a, mp_segment_register>),
     /// `MP_IOC_SEGMENT_GRANT`
     SegmentGrant(&'a mut mp_segment_grant),
+    /// `MP_IOC_SEGMENT_DMABUF`, with room for the descriptor
+    SegmentDmaBuf(&'a mut mp_segment_dmabuf, &'a mut Option<OwnedFd>),
     /// `MP_IOC_SEGMENT_SHARE`
     SegmentShare(&'a mut mp_handle),
     /// `MP_IOC_SEGMENT_ATTACH`
@@ -272,6 +278,22 @@ impl Device for CharDevice {
                     mp_segment_register,
                     argument.into_inner()
                 )
+            }
+            Call::Export(argument, fd) => {
+                call!(MP_IOC_EXPORT, mp_export, argument)?;
+                // SAFETY: The kernel has just opened it for this process, and nobody has it yet.
+                *fd = Some(unsafe { OwnedFd::from_raw_fd(argument.fd) });
+                Ok(())
+            }
+            Call::Import(argument, fd) => {
+                argument.fd = fd.as_raw_fd();
+                call!(MP_IOC_IMPORT, mp_import, argument)
+            }
+            Call::SegmentDmaBuf(argument, fd) => {
+                call!(MP_IOC_SEGMENT_DMABUF, mp_segment_dmabuf, argument)?;
+                // SAFETY: As above.
+                *fd = Some(unsafe { OwnedFd::from_raw_fd(argument.fd) });
+                Ok(())
             }
             Call::Notify(argument, eventfd) => {
                 argument.eventfd = eventfd.map_or(-1, |fd| fd.as_raw_fd());

@@ -46,7 +46,8 @@ impl<D: Device> Segment<D> {
     /// not prepared at the session's interface. [`Error::NotPaired`](crate::Error::NotPaired),
     /// [`Error::PartnerGone`](crate::Error::PartnerGone),
     /// [`Error::InterfaceDown`](crate::Error::InterfaceDown). To be written, those of
-    /// [`publish()`](Segment::publish). [`Error::NoMemory`](crate::Error::NoMemory).
+    /// [`publish()`](Segment::publish), and [`Error::NoSpace`](crate::Error::NoSpace) if it is private
+    /// and was not made for that interface. [`Error::NoMemory`](crate::Error::NoMemory).
     pub fn grant(&self, session: &Session<D>, rights: Rights) -> Result<Grant<D>> {
         self.grant_by(session, rights, 0)
     }

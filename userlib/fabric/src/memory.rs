@@ -3,6 +3,8 @@
 //! What is given to peers and devices by its address. They read and write it behind the back of
 //! the language: whoever makes one of these values vouches for that.
 
+use crate::PciFunction;
+
 /// Bytes of this process, at an address. [`Map::memory`](crate::Map::memory) gives them safely.
 ///
 /// ```no_run
@@ -92,6 +94,55 @@ impl PhysicalRange {
     /// Address of the first byte.
     pub fn start(self) -> u64 {
         self.start
+    }
+
+    /// How many bytes there are.
+    pub fn len(self) -> u64 {
+        self.len
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(self) -> bool {
+        self.len == 0
+    }
+}
+
+/// Bytes of a BAR of a PCI function.
+#[derive(Clone, Copy, Debug)]
+pub struct BarRange {
+    function: PciFunction,
+    bar: u8,
+    offset: u64,
+    len: u64,
+}
+
+impl BarRange {
+    /// As many bytes from an offset, both of whole pages, of the BAR of that number.
+    ///
+    /// # Safety
+    /// What is promised of [`PhysicalRange::new`] holds for them.
+    pub const unsafe fn new(function: PciFunction, bar: u8, offset: u64, len: u64) -> Self {
+        BarRange {
+            function,
+            bar,
+            offset,
+            len,
+        }
+    }
+
+    /// Whose BAR it is.
+    pub fn function(self) -> PciFunction {
+        self.function
+    }
+
+    /// The number of the BAR.
+    pub fn bar(self) -> u8 {
+        self.bar
+    }
+
+    /// Where the first byte is.
+    pub fn offset(self) -> u64 {
+        self.offset
     }
 
     /// How many bytes there are.

@@ -7,10 +7,14 @@ use crate::{
         self, mp_handle, mp_segment, mp_segment_attach, mp_segment_create, mp_segment_interface,
         mp_segment_register,
     },
-    Call, CharDevice, Deadline, Device, Error, Fabric, InterfaceId, Limit, Map, Name, Notice,
-    Object, Peer, PhysicalRange, ProcessMemory, Protection, Removal, Result, Subject, Vouched,
+    BarRange, Call, CharDevice, Deadline, Device, Error, Fabric, InterfaceId, Limit, Map, Name,
+    Notice, Object, PciFunction, Peer, PhysicalRange, ProcessMemory, Protection, Removal, Result,
+    Subject, Vouched,
 };
-use rustix::io::Errno;
+use rustix::{
+    fd::{AsRawFd, BorrowedFd},
+    io::Errno,
+};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// What peers at an interface may do with a segment.
@@ -74,6 +78,33 @@ pub enum Filling<'a> {
     ReadOnly(ProcessMemory<'a>),
     /// Physical memory of a device, of whole pages.
     Physical(PhysicalRange),
+    /// The same, named by a function that nothing drives, and one of its BARs.
+    Bar(BarRange),
+    /// Whole pages of memory that a driver has exported: of that dma-buf, which may be written, as many
+    /// bytes from an offset. It is not mapped, nor copied by the kernel.
+    DmaBuf {
+        /// Its descriptor, which need not stay open.
+        fd: BorrowedFd<'a>,
+        /// Where the first byte is.
+        offset: u64,
+        /// How many bytes there are.
+        len: u64,
+    },
+}
+
+/// Name the BAR of what a segment is filled with.
+fn name_bar(fill: &mut mp_segment_register, range: BarRange) {
+    let PciFunction {
+        domain,
+        bus,
+        device,
+        function,
+    } = range.function();
+    fill.pci_domain = domain as u16;
+    fill.pci_domain_high = (domain >> 16) as u16;
+    fill.pci_bus = bus;
+    fill.pci_devfn = device << 3 | function & 7;
+    fill.pci_bar = range.bar().into();
 }
 
 impl<D: Device> std::ops::Deref for Segment<D> {
@@ -86,7 +117,8 @@ impl<D: Device> std::ops::Deref for Segment<D> {
 
 impl<D: Device> Fabric<D> {
     /// Make memory of this host, all zero. Its id is the first free one of `id` and so many after
-    /// it; without any it is private.
+    /// it; without any it is private, and no peer has a window to it: it is granted for copies, or
+    /// made by [`create_segment_for()`](Self::create_segment_for).
     ///
     /// # Errors
     /// In this order: [`Error::Invalid`]: no bytes. [`Error::UidTaken`]: no such id is free.
@@ -188,6 +220,24 @@ impl<D: Device> Fabric<D> {
 }
 
 impl<D: Device> Segment<D> {
+    /// The segment that an object is, of which nothing is known yet.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`]: it was closed meanwhile.
+    pub(crate) fn of(object: Object<D>) -> Result<Self> {
+        let segment = Segment {
+            object,
+            id: 0,
+            len: 0.into(),
+        };
+        let SegmentInfo { id, len, .. } = segment.info(None)?;
+        Ok(Segment {
+            id,
+            len: len.into(),
+            ..segment
+        })
+    }
+
     /// Its id.
     pub fn id(&self) -> u32 {
         self.id
@@ -210,8 +260,10 @@ impl<D: Device> Segment<D> {
     /// In this order: [`Error::Invalid`]: no bytes, or no whole pages of a device.
     /// [`Error::System`] with `ERANGE`: more than it can be filled with, with `EEXIST`: it has
     /// memory, with `EFAULT`: there is none, or it cannot be written. [`Error::Quota`]: too much is pinned.
-    /// [`Error::NotPermitted`]: physical memory is for privileged callers.
-    /// [`Error::NotSupported`]: it is the kernel's. [`Error::NoMemory`].
+    /// [`Error::NotPermitted`]: physical memory is for privileged callers. Of a BAR also
+    /// [`Error::System`] with `ENXIO` or `EBUSY`: there is none, or its function is driven.
+    /// [`Error::NotSupported`]: it is the kernel's, or the kernel has no dma-bufs. Of a dma-buf
+    /// [`Error::System`] with `EACCES`: the descriptor may not be written. [`Error::NoMemory`].
     pub fn fill(&self, filling: Filling<'_>) -> Result<()> {
         let (address, length, flags) = match filling {
             Filling::Own(memory) => (memory.start() as u64, memory.len() as u64, 0),
@@ -220,6 +272,8 @@ impl<D: Device> Segment<D> {
                 (memory.start() as u64, memory.len() as u64, flags)
             }
             Filling::Physical(range) => (range.start(), range.len(), sys::MP_REGISTER_PHYSICAL),
+            Filling::Bar(range) => (range.offset(), range.len(), sys::MP_REGISTER_BAR),
+            Filling::DmaBuf { offset, len, .. } => (offset, len, sys::MP_REGISTER_DMABUF),
         };
         let mut fill = mp_segment_register {
             handle: self.object.open_handle()?,
@@ -228,11 +282,17 @@ impl<D: Device> Segment<D> {
             length,
             ..Default::default()
         };
+        match filling {
+            Filling::Bar(range) => name_bar(&mut fill, range),
+            Filling::DmaBuf { fd, .. } => fill.fd = fd.as_raw_fd(),
+            _ => {}
+        }
         // SAFETY: Whoever has made the filling vouches for its bytes, and these are they.
         let fill = unsafe { Vouched::new(&mut fill) };
         let called = self.object.device.call(Call::SegmentFill(fill));
         called.map_err(|errno| match errno {
             Errno::DQUOT => Error::Quota(Limit::pinned(length)).logged(),
+            Errno::ACCESS => Error::System(errno),
             other => Error::of(Subject::Segment(self.id))(other),
         })?;
         self.len.store(length, Ordering::Relaxed);

@@ -13,7 +13,8 @@ const PROTOCOL: u32 = 0xF111_D061;
 
 impl End {
     fn segment(&self) -> Segment<FakeDevice> {
-        let segment = self.fabric.create_segment(None, 4096).unwrap();
+        let segment = self.fabric.create_segment_for(self.interface, None, 4096);
+        let segment = segment.unwrap();
         segment.prepare(self.interface).unwrap();
         segment
     }
@@ -31,6 +32,18 @@ fn goal(grant: u32, session: &Session<FakeDevice>) -> Goal {
         grant,
         session: session.handle(),
     }
+}
+
+#[test]
+fn a_private_segment_of_no_interface_is_granted_for_copies() {
+    let world = World::new(1, 1 << 20);
+    let (a, b) = (End::new(&world, Host::A), End::new(&world, Host::B));
+    let [near, _far] = pair(&a, &b, PROTOCOL);
+    let segment = a.fabric.create_segment(None, 4096).unwrap();
+    segment.prepare(a.interface).unwrap();
+    let refused = segment.grant(&near, Rights::READ | Rights::WRITE);
+    assert!(matches!(refused, Err(Error::NoSpace(_))), "{refused:?}");
+    segment.grant(&near, Rights::READ).unwrap();
 }
 
 #[test]

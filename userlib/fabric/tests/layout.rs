@@ -638,6 +638,7 @@ fn assertions() -> String {
         MP_FEATURE_REGISTER_ANY,
         MP_FEATURE_REGISTER_BAR,
         MP_FEATURE_ONE_PEER,
+        MP_FEATURE_PRIVATE,
         MP_PARK_ARMED,
         MP_PARK_ENTRIES_MAX,
         MP_PARK_NONE,

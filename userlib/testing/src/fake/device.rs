@@ -455,6 +455,8 @@ impl Device for FakeDevice {
                 self.store(&mut self.world.lock(), store, stores, bytes)
             }
             Call::Park(park, entries) => self.park(park, entries),
+            // As a kernel that hands nothing over.
+            Call::Export(..) | Call::Import(..) | Call::SegmentDmaBuf(..) => Err(Errno::NOTTY),
             Call::SegmentCreate(create, name) => self
                 .world
                 .change(|state| state.segment_create(self.context, create, name)),

@@ -259,10 +259,15 @@ impl State {
             return Err(Errno::INVAL);
         }
         let one_peer = create.flags & MP_SEGMENT_ONE_PEER != 0;
-        let only = one_peer.then_some(create.interface);
-        if let Some(interface) = only {
-            self.other_end(host, interface)?;
+        if one_peer {
+            self.other_end(host, create.interface)?;
         }
+        let fillable = create.flags & MP_SEGMENT_EMPTY != 0;
+        let only = match (one_peer, private && !fillable) {
+            (true, _) => Some(create.interface),
+            (false, true) => Some(LOOPBACK),
+            (false, false) => None,
+        };
         if !name.is_empty() && self.published(host, 0, name).is_some() {
             return Err(Errno::ADDRINUSE);
         }
@@ -282,7 +287,6 @@ impl State {
         let notices = Notices::new();
         create.handle = self.enter_object(context, Kind::Segment { body, notices })?;
         create.id = id.unwrap_or(0);
-        let fillable = create.flags & MP_SEGMENT_EMPTY != 0;
         let body_of = Body {
             host,
             id,
@@ -378,6 +382,9 @@ impl State {
         if refused {
             return Err(Errno::OPNOTSUPP);
         }
+        if by_window && self.is_short(self.body(body)?, session.open.interface) {
+            return Err(Errno::NOSPC);
+        }
         let permit = Permit {
             body,
             session: grant.session,
@@ -435,7 +442,7 @@ impl State {
         self.other_end(host, argument.interface)?;
         let placed = !withdraw && argument.flags & MP_PUBLISH_PLACED != 0;
         let body = self.body(key)?;
-        let short = self.is_short(body, argument.interface) && !placed;
+        let short = self.is_short(body, argument.interface) && !placed && body.id.is_some();
         let unreachable = match placed {
             true => body.copied == 0,
             false => self.is_unreachable(body, argument.interface),
