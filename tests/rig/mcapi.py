@@ -375,6 +375,10 @@ class Node(Functions, shell.Program):
     def send_packet_i(self, handle, data=b""):
         return self._begin("pktchan_send_i", handle, *self.passed(data), out=1)
 
+    def send_any_packet_i(self, handle, length):
+        """As `send_packet_i`, of so many bytes, whatever they are."""
+        return self._begin("pktchan_send_i", handle, self.room(length), length, out=1)
+
     def receive_packet(self, handle):
         return Packet(*self.call("pktchan_recv", handle, "cell=0", "cell=0").cells)
 
