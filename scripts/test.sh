@@ -35,9 +35,15 @@ count() {
 	skipped=$((skipped + $3))
 }
 
-# phase NAME: begin a part of the run; say how long the one before has taken. The last has no name.
+# phase NAME: begin a part of the run; say how long the one before has taken, and keep it. The last
+# has no name.
 phase() {
-	[ -z "$phase" ] || say "$phase: $((SECONDS - phase_start)) s"
+	local took
+	if [ -n "$phase" ]; then
+		took="$phase: $((SECONDS - phase_start)) s"
+		say "$took"
+		printf '%s\n' "$took" >>"$results/seconds"
+	fi
 	phase=$1
 	phase_start=$SECONDS
 	[ -z "$phase" ] || say "$phase"
@@ -175,6 +181,7 @@ finish() {
 }
 
 mkdir -p "$results"
+rm -f "$results/seconds"
 cd "$checkout"
 if [ "${STOPPED:-}" = 1 ]; then
 	run_stopped "$@"

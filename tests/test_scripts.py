@@ -4,6 +4,7 @@
 import os
 import subprocess
 
+import conftest
 import pytest
 from ntbrig import RigError, settings
 from ntbrig.settings import CHECKOUT
@@ -104,6 +105,11 @@ def test_an_unreachable_mirror_is_named(tmp_path, programs):
         apt_get='[ "$1" != install ] || { echo "E: Could not connect to mirror"; exit 100; }',
     )
     assert "the package mirror is out of reach" in refusal(tmp_path, "setup.sh", path=path)
+
+
+def test_modules_that_come_first_are_there():
+    for name in conftest.LONGEST:
+        assert (CHECKOUT / f"tests/rig/test_{name}.py").exists()
 
 
 def test_what_guests_do_not_see_is_refused(monkeypatch):
