@@ -261,7 +261,7 @@ class Node(Functions, shell.Program):
     def blank(self, length=8):
         """The same, all zero."""
         at = self.room(length)
-        self.write(at, bytes(length))
+        self.write_ahead(at, bytes(length))
         return at
 
     def bytes(self, at, length):
@@ -272,7 +272,7 @@ class Node(Functions, shell.Program):
         """Bytes in memory: their address and length, as functions want them."""
         at = self.room(len(data) + 1)
         for n in range(0, len(data), SHOWN):
-            self.write(at + n, data[n : n + SHOWN])
+            self.write_ahead(at + n, data[n : n + SHOWN])
         return at, len(data)
 
     # --- nodes and endpoints
