@@ -1,12 +1,16 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-only
 #
-# Installs what the project needs on Debian 12: packages by apt, bindgen by
-# cargo into the project's cache. Does nothing, quickly, when all is there.
+# Installs what the project needs on Debian 12: packages by apt, bindgen from a later
+# Debian into the project's cache, or by cargo. Does nothing, quickly, when all is there.
 
 . "$(dirname -- "${BASH_SOURCE[0]}")/common.sh"
+. "$(dirname -- "${BASH_SOURCE[0]}")/debian.sh"
 
-bindgen_version=0.73.2
+# The version of the suite's package, and what cargo builds where that cannot be had.
+bindgen_suite=forky
+bindgen_packaged=0.72.1
+bindgen_built=0.73.2
 oldest_cargo=1.85
 
 packages=(
@@ -82,15 +86,50 @@ install_packages() {
 }
 
 install_bindgen() {
-	local log=$cache/bindgen.log
-	[ "$("$cache/tools/bin/bindgen" --version 2>/dev/null)" != "bindgen $bindgen_version" ] || return 0
-	say "building bindgen $bindgen_version"
 	mkdir -p "$cache/tools"
+	case $("$cache/tools/bin/bindgen" --version 2>/dev/null) in
+	"bindgen $bindgen_packaged" | "bindgen $bindgen_built") ;;
+	*) (unpack_bindgen) || build_bindgen ;;
+	esac
+}
+
+# The package wants a later C library than the system's: bindgen runs with that one, unpacked
+# beside it, and all other libraries are the system's. Neither is installed.
+unpack_bindgen() {
+	local place=$cache/tools/bindgen log=$cache/bindgen.log
+	take_lock "$cache/bindgen.lock" "download of bindgen"
+	read_package_lists deb "$bindgen_suite"
+	rm -rf "$place"
+	mkdir -p "$place" "$cache/tools/bin"
+	cd "$place"
+	private_apt run_logged "$log" "download of bindgen" apt-get download bindgen libc6 || {
+		say "Debian's bindgen cannot be had ($log)"
+		return 1
+	}
+	dpkg -x bindgen_*.deb .
+	dpkg -x libc6_*.deb .
+	rm -f -- *.deb "$cache/tools/bin/bindgen"
+	cat >"$cache/tools/bin/bindgen" <<-'EOF'
+		#!/bin/sh
+		usr=${0%/*}/../bindgen/usr
+		lib=$usr/lib/x86_64-linux-gnu
+		exec "$lib/ld-linux-x86-64.so.2" --library-path "$lib" "$usr/bin/bindgen" "$@"
+	EOF
+	chmod 755 "$cache/tools/bin/bindgen"
+	[ "$("$cache/tools/bin/bindgen" --version 2>&1 | tee -a "$log")" = "bindgen $bindgen_packaged" ] || {
+		say "Debian's bindgen is not $bindgen_packaged, or does not run here ($log)"
+		return 1
+	}
+}
+
+build_bindgen() {
+	local log=$cache/bindgen.log
+	say "building bindgen $bindgen_built"
 	# Not where the project is built, which would make one wait for the other. Most of what it does
 	# libclang does: optimized fully it is no faster, and takes twice as long to build.
 	run_logged "$log" bindgen env -u CARGO_TARGET_DIR \
 		CARGO_PROFILE_RELEASE_OPT_LEVEL=1 CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16 \
-		cargo install bindgen-cli --version "$bindgen_version" --locked --force --root "$cache/tools" || {
+		cargo install bindgen-cli --version "$bindgen_built" --locked --force --root "$cache/tools" || {
 		show_end "$log"
 		die "bindgen could not be built" "cargo needs the crates.io registry: check the network, then run this again"
 	}
@@ -98,7 +137,7 @@ install_bindgen() {
 
 check_system
 check_cargo
-# Building it needs none of the packages: both at once.
+# It needs none of the packages: both at once.
 install_bindgen &
 bindgen=$!
 trap 'kill "$bindgen" 2>/dev/null || true' EXIT

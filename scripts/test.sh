@@ -35,9 +35,15 @@ count() {
 	skipped=$((skipped + $3))
 }
 
-# phase NAME: begin a part of the run; say how long the one before has taken. The last has no name.
+# phase NAME: begin a part of the run; say how long the one before has taken, and keep it. The last
+# has no name.
 phase() {
-	[ -z "$phase" ] || say "$phase: $((SECONDS - phase_start)) s"
+	local took
+	if [ -n "$phase" ]; then
+		took="$phase: $((SECONDS - phase_start)) s"
+		say "$took"
+		printf '%s\n' "$took" >>"$results/seconds"
+	fi
 	phase=$1
 	phase_start=$SECONDS
 	[ -z "$phase" ] || say "$phase"
@@ -48,13 +54,14 @@ total() {
 	grep -oE "[0-9]+ $1" "$2" | awk '{ sum += $1 } END { print sum + 0 }'
 }
 
-# run_cargo NAME MANIFEST: the tests of a workspace.
+# run_cargo NAME MANIFEST THREADS: the tests of a workspace, so many side by side.
 run_cargo() {
 	local name=$1 log=$results/cargo-$1.log summary=$results/cargo.summary status=0
 	local which=(--manifest-path "$2" --workspace --locked)
 	phase "cargo tests, $name"
 	if cargo nextest --version >/dev/null 2>&1; then
-		cargo nextest run "${which[@]}" --color never 2>&1 | tee "$log" || status=$?
+		cargo nextest run "${which[@]}" --test-threads "$3" --color never 2>&1 |
+			tee "$log" || status=$?
 		grep -E '^ *Summary ' "$log" >"$summary" || true
 		cargo test "${which[@]}" --doc 2>&1 | tee -a "$log" || status=$?
 	else
@@ -175,13 +182,15 @@ finish() {
 }
 
 mkdir -p "$results"
+rm -f "$results/seconds"
 cd "$checkout"
 if [ "${STOPPED:-}" = 1 ]; then
 	run_stopped "$@"
 	finish
 fi
-run_cargo host Cargo.toml
-run_cargo userlib userlib/Cargo.toml
+run_cargo host Cargo.toml "$(nproc)"
+# Some of these sleep.
+run_cargo userlib userlib/Cargo.toml "$(($(nproc) + 1))"
 if [ "${LONG:-}" = 1 ]; then
 	run_long "broken protocol code is noticed" scripts/mutants.sh
 	run_long "fuzzing of the protocol's parsers" scripts/fuzz.sh

@@ -8,8 +8,10 @@ stands: a test that fails otherwise may be repeated (scripts/test.sh), a
 complaint is never taken back.
 """
 
+import itertools
 import os
 import sys
+from collections import Counter
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -21,6 +23,13 @@ sys.path.insert(0, str(CHECKOUT / "scripts/rig"))
 from ntbrig import Fabric, stack  # noqa: E402
 
 _LOGS = CHECKOUT / "build/logs"
+
+# The modules that take longest, longest first: begun last, they would run on their own in the end.
+LONGEST = (
+    "vipl_failures", "ntb_mainline", "vipl_errors", "vipl", "mcapi_rules", "topologies", "ether",
+    "acceptance", "vipl_partners", "vipl_connections", "vipl_scenarios", "vipl_transfers",
+    "routed", "personalities", "mcapi_c", "mcapi_failures", "vipl_many", "sisci_hosts",
+)  # fmt: skip
 
 # Characters: traces of the first few pieces.
 _LEAKS_SHOWN = 12_000
@@ -40,7 +49,14 @@ def pytest_configure(config):
         config.pluginmanager.register(stopped)
 
 
+def _place(item):
+    """Where a test's module stands among those that take longest, or behind them."""
+    name = item.path.stem.removeprefix("test_")
+    return LONGEST.index(name) if name in LONGEST else len(LONGEST)
+
+
 def pytest_collection_modifyitems(config, items):
+    items.sort(key=_place)
     if company := config.getoption("company"):
         chosen = {True: [], False: []}
         for item in items:
@@ -56,8 +72,26 @@ def pytest_collection_modifyitems(config, items):
             item.add_marker(skip)
 
 
+def _files(stats):
+    """Seconds and tests of each file, the slowest first."""
+    seconds, tests = Counter(), Counter()
+    for report in itertools.chain.from_iterable(stats.values()):
+        if isinstance(report, pytest.TestReport):
+            name = report.nodeid.partition("::")[0]
+            seconds[name] += report.duration
+            tests[name] += report.when == "call"
+    return [f"{took:7.1f} s {tests[name]:4} tests  {name}" for name, took in seconds.most_common()]
+
+
 def pytest_terminal_summary(terminalreporter, config):
-    """Show why a test was repeated, also when it passed then, and keep it beside the report."""
+    """Show which files took longest, and why a test was repeated, also when it passed then. Both are
+    kept beside the report."""
+    files = _files(terminalreporter.stats)
+    terminalreporter.section("slowest files", sep="-")
+    for line in files[:10]:
+        terminalreporter.write_line(line)
+    if config.option.xmlpath:
+        Path(config.option.xmlpath).with_suffix(".files").write_text("\n".join(files) + "\n")
     repeated = terminalreporter.stats.get("rerun", [])
     for report in repeated:
         terminalreporter.section(f"repeated: {report.nodeid}", sep="-")

@@ -4,6 +4,7 @@
 import os
 import subprocess
 
+import conftest
 import pytest
 from ntbrig import RigError, settings
 from ntbrig.settings import CHECKOUT
@@ -104,6 +105,46 @@ def test_an_unreachable_mirror_is_named(tmp_path, programs):
         apt_get='[ "$1" != install ] || { echo "E: Could not connect to mirror"; exit 100; }',
     )
     assert "the package mirror is out of reach" in refusal(tmp_path, "setup.sh", path=path)
+
+
+@pytest.mark.parametrize(
+    ("download", "why"),
+    (
+        ("echo 'E: no network' >&2; exit 100", "Debian's bindgen cannot be had"),
+        ("touch bindgen_9.deb libc6_9.deb", "Debian's bindgen is not 0.72.1, or does not run here"),
+    ),
+)
+def test_a_bindgen_is_built_if_the_package_is_of_no_use(tmp_path, programs, download, why):
+    """The package that is downloaded here has no program in it."""
+    path = programs(
+        cargo='[ "$1" != install ] && echo "cargo 1.99.0 (none)" || echo "$@" >"$PXIMC_CACHE/told"',
+        dpkg_query="printf installed",
+        dpkg="true",
+        apt_get='case $1 in indextargets) echo "http://mirror.invalid/debian Debian" ;;'
+        f" download) {download} ;; esac",
+    )
+    done = run(tmp_path, "setup.sh", path=path)
+    assert done.returncode == 0, done.stderr
+    assert why in done.stderr
+    assert "bindgen-cli --version 0.73.2 --locked" in (tmp_path / "cache/told").read_text()
+
+
+@pytest.mark.parametrize("version", ("0.72.1", "0.73.2"))
+def test_a_bindgen_that_is_there_is_used(tmp_path, programs, version):
+    """Whether it is of the package or was built."""
+    there = tmp_path / "cache/tools/bin/bindgen"
+    there.parent.mkdir(parents=True)
+    there.write_text(f"#!/bin/sh\necho bindgen {version}\n")
+    there.chmod(0o755)
+    path = programs(cargo="echo 'cargo 1.99.0 (none)'", dpkg_query="printf installed", apt_get="exit 1")
+    done = run(tmp_path, "setup.sh", path=path)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == "setup.sh: everything needed is installed\n"
+
+
+def test_modules_that_come_first_are_there():
+    for name in conftest.LONGEST:
+        assert (CHECKOUT / f"tests/rig/test_{name}.py").exists()
 
 
 def test_what_guests_do_not_see_is_refused(monkeypatch):

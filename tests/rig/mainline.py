@@ -3,7 +3,7 @@
 
 `driver` loads our hardware driver and takes it away again, `client` does so for
 one of the kernel's clients; `Tool` speaks to `ntb_tool`; `RemoteShell` is an
-`ssh` for scripts that expect one.
+`ssh` for scripts in Bash that expect one.
 """
 
 import base64
@@ -12,7 +12,7 @@ import itertools
 import threading
 import time
 
-from ntbrig import stack
+from ntbrig import CommandFailed, stack
 
 DEVICE = "0000:00:1c.0"
 DEBUGFS = "/sys/kernel/debug"
@@ -112,21 +112,24 @@ def tools(guests):
         yield everyone
 
 
-# One request at a time: the words behind the host name are the command. Few
+# One request at a time: the words behind the host name are the command. A function, and few
 # processes, because each takes long to start under emulation.
-_SSH = r"""#!/bin/bash
-shift
-printf '%s\36' "$*" >> {directory}/request
-{{
-	read -r status length
-	if [ "$length" -gt 256 ]; then
-		head -c "$length"
-	else
-		IFS= read -r -N "$length" text
-		printf '%s' "$text"
-	fi
-}} < {directory}/reply
-exit "$status"
+_SSH = r"""
+ssh() {{
+	local status length text
+	shift
+	printf '%s\36' "$*" >> {directory}/request
+	{{
+		read -r status length
+		if [ "$length" -gt 256 ]; then
+			head -c "$length"
+		else
+			IFS= read -r -N "$length" text
+			printf '%s' "$text"
+		fi
+	}} < {directory}/reply
+	return "$status"
+}}
 """
 
 
@@ -140,56 +143,62 @@ done
 """
 
 
+def _pieces(process, end):
+    """What a process says, piece by piece, as long as it runs."""
+    start = 0
+    while True:
+        try:
+            process.wait_for_output(end, 3600, start)
+        except CommandFailed:
+            return
+        piece = process.said(start).partition(end)[0]
+        start += len(piece) + len(end)
+        yield piece
+
+
 class RemoteShell:
-    """A program `ssh` in guest `local` that runs commands in guest `remote`.
+    """A function `ssh` of Bash in guest `local` that runs commands in guest `remote`.
 
     The way is through this process: a pipe in `local` carries requests out and
-    replies in. Put `directory` in front of the script's PATH. Commands run with
-    `env` added to their environment, all in children of one shell.
+    replies in. A script that calls it has `definition` for its BASH_ENV, which includes `start`.
+    Commands, which are ASCII, run in children of one shell, with `start` for its BASH_ENV.
     """
 
     directory = "/run/remote-shell"
+    definition = f"{directory}/ssh.bash"
 
-    def __init__(self, local, remote, env):
+    def __init__(self, local, remote, start):
         self._local = local
         self._remote = remote
-        self._env = env
-        self._done = threading.Event()
-        self._served = 0
+        self._start = start
 
     def __enter__(self):
         script = _SSH.format(directory=self.directory)
         self._local.run(
             f"mkdir -p {self.directory} && cd {self.directory} && rm -f request reply"
-            f" && mkfifo request reply && cat > ssh <<'END'\n{script}\nEND\n"
-            f"chmod +x ssh"
+            f" && mkfifo request reply && cat > {self.definition} <<'END'\n. {self._start}\n{script}\nEND"
         )
         # Open in both directions, the pipes outlive the programs at their ends.
         self._requests = self._local.spawn(f"exec cat <> {self.directory}/request")
         self._replies = self._local.spawn(f"exec cat 1<> {self.directory}/reply", stdin=True)
-        self._shell = self._remote.spawn(["bash", "-c", _REMOTE], env=self._env, stdin=True)
+        env = {"BASH_ENV": self._start}
+        self._shell = self._remote.spawn(["bash", "-c", _REMOTE], env=env, stdin=True)
         self._thread = threading.Thread(target=self._serve, daemon=True)
         self._thread.start()
         return self
 
     def __exit__(self, *_):
-        self._done.set()
-        self._thread.join(60)
+        # With them the thread ends.
         for process in (self._requests, self._replies, self._shell):
             process.kill()
+        self._thread.join(60)
 
     def _serve(self):
-        while not self._done.wait(0.002):
-            requests = self._requests.output.split("\36")
-            for command in requests[self._served : -1]:
-                self._served += 1
-                self._answer(command)
-
-    def _answer(self, command):
-        self._shell.write(f"{command}\36".encode())
-        while (answers := self._shell.output).count("\n") < self._served:
-            if self._done.wait(0.002):
+        answers = _pieces(self._shell, "\n")
+        for command in _pieces(self._requests, "\36"):
+            self._shell.write(f"{command}\36".encode())
+            if not (answer := next(answers, None)):
                 return
-        status, _, out = answers.splitlines()[-1].partition(" ")
-        out = base64.b64decode(out)
-        self._replies.write(f"{status} {len(out)}\n".encode() + out)
+            status, _, out = answer.partition(" ")
+            out = base64.b64decode(out)
+            self._replies.write(f"{status} {len(out)}\n".encode() + out)

@@ -261,7 +261,7 @@ class Node(Functions, shell.Program):
     def blank(self, length=8):
         """The same, all zero."""
         at = self.room(length)
-        self.write(at, bytes(length))
+        self.write_ahead(at, bytes(length))
         return at
 
     def bytes(self, at, length):
@@ -272,7 +272,7 @@ class Node(Functions, shell.Program):
         """Bytes in memory: their address and length, as functions want them."""
         at = self.room(len(data) + 1)
         for n in range(0, len(data), SHOWN):
-            self.write(at + n, data[n : n + SHOWN])
+            self.write_ahead(at + n, data[n : n + SHOWN])
         return at, len(data)
 
     # --- nodes and endpoints
@@ -374,6 +374,10 @@ class Node(Functions, shell.Program):
 
     def send_packet_i(self, handle, data=b""):
         return self._begin("pktchan_send_i", handle, *self.passed(data), out=1)
+
+    def send_any_packet_i(self, handle, length):
+        """As `send_packet_i`, of so many bytes, whatever they are."""
+        return self._begin("pktchan_send_i", handle, self.room(length), length, out=1)
 
     def receive_packet(self, handle):
         return Packet(*self.call("pktchan_recv", handle, "cell=0", "cell=0").cells)

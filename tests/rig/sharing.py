@@ -9,6 +9,7 @@ import os
 import re
 import struct
 import time
+from collections import deque
 from contextlib import contextmanager
 from types import SimpleNamespace
 
@@ -24,6 +25,8 @@ FOREVER = (1 << 64) - 1
 PAST = 0
 # Messages of a connection that its port has not taken.
 EACH = 64
+# Calls that a process is sent ahead; all of them fit into a pipe.
+AHEAD = 32
 
 _TYPES = {"__u8": "B", "__u16": "H", "__u32": "I", "__s32": "i", "__aligned_u64": "Q"}
 
@@ -99,6 +102,18 @@ class Process(shell.Program):
     def call(self, name, kind, /, **fields):
         data, decode = self._structure(kind, fields)
         return self._run(decode, "ioctl", getattr(MP, "IOC_" + name), data)
+
+    def each(self, name, kind, /, fields):
+        """As `call`, once with each of these fields, in order. The next ones are sent before an
+        answer is there."""
+        number = getattr(MP, "IOC_" + name)
+        begun, done = deque(), []
+        for some in fields:
+            data, decode = self._structure(kind, some)
+            begun.append(self.command("", decode, "ioctl", number, data))
+            if len(begun) == AHEAD:
+                done.append(begun.popleft().result())
+        return done + [call.result() for call in begun]
 
     def later(self, name, kind, /, **fields):
         """As `call`, in a thread."""

@@ -48,7 +48,7 @@ def _first(answer):
     return _no_fault(answer)["first"]
 
 
-def _bytes(answer):
+def bytes_of(answer):
     return bytes.fromhex(_no_fault(answer)["bytes"])
 
 
@@ -100,7 +100,7 @@ class Caller:
         return self._order(_nothing, "write", address, word_of(data))
 
     def read(self, address, length):
-        return self._order(_bytes, "read", address, length)
+        return self._order(bytes_of, "read", address, length)
 
     def find(self, address, length, data):
         """Where bytes lie in memory; None if they do not."""
@@ -134,12 +134,14 @@ class Caller:
 class Call:
     """A command that a program runs, or has run."""
 
-    def __init__(self, process, begin, tag, decode):
-        """`begin` is what the program had written before the command."""
+    def __init__(self, process, begin, tag, decode, before=()):
+        """`begin` is what the program had written before the command, and `before` are the commands
+        whose answers are looked at together with this one's."""
         self._process = process
         self._begin = begin
         self._start = f'{{"tag": {tag}, '
         self._decode = decode
+        self._before = before
         # How long it took, by the guest's own clock.
         self.seconds = None
 
@@ -154,6 +156,9 @@ class Call:
         return self._answer() is not None
 
     def result(self, timeout=30.0):
+        for call in self._before:
+            call.result(timeout)
+        self._before = ()
         self._process.wait_for_output(self._start, timeout, self._begin)
         while not (answer := self._answer()):
             time.sleep(0.001)
@@ -184,6 +189,8 @@ class Program(Caller):
         # Of the last command.
         self.seconds = None
         self._tags = itertools.count(1)
+        # Of which nobody has looked at the answers.
+        self._ahead = []
         self._identity = self.command("", pid_of, "identify")
 
     def __enter__(self):
@@ -196,12 +203,29 @@ class Program(Caller):
         """Begin a command: `how` may be `&`, in a thread, or `fork`, in a child."""
         tag = next(self._tags)
         line = " ".join(str(word) for word in (tag, how, *words) if word != "")
+        before, self._ahead = self._ahead, []
         begin = self.process.written()
         self.process.write((line + "\n").encode())
-        return Call(self.process, begin, tag, decode)
+        return Call(self.process, begin, tag, decode, before)
+
+    def write_ahead(self, address, data):
+        """Write what only the program's next commands need: the answer is looked at with that of the
+        next one. A program runs its commands in order."""
+        before, self._ahead = self._ahead, []
+        call = self.command("", _nothing, "write", address, word_of(data))
+        self._ahead = [*before, call]
+
+    def written_by(self, call, address, length):
+        """What a command that has begun writes into memory, once it has succeeded."""
+        data = self.command("", bytes_of, "read", address, length)
+        self.finish(call)
+        return data.result()
 
     def _run(self, decode, *words):
-        call = self.command("", decode, *words)
+        return self.finish(self.command("", decode, *words))
+
+    def finish(self, call):
+        """The answer to a command that has begun, as the last one."""
         try:
             return call.result()
         finally:

@@ -59,6 +59,18 @@ class Party:
         fields = self._open(role, name, data, flags, fields)
         return self.process.call("SESSION_OPEN", "mp_session_open", **fields).handle
 
+    def open_each(self, role, names, flags, **fields):
+        """As `open`, one session for each name; their handles."""
+        step = max(map(len, names))
+        at = self.process.allocate(step * len(names))
+        self.process.write(at, b"".join(name.ljust(step, b"\0") for name in names))
+        common = self._open(role, b"", b"", flags, fields)
+        each = (
+            common | {"name": at + n * step, "name_size": len(name)} for n, name in enumerate(names)
+        )
+        made = self.process.each("SESSION_OPEN", "mp_session_open", each)
+        return [one.handle for one in made]
+
     def later(self, role, name=b"", data=b"", flags=0, **fields):
         """As `open`, in a thread."""
         fields = self._open(role, name, data, flags, fields)
@@ -96,6 +108,18 @@ class Party:
         room = {"data": self.room + 3 * PAGE, "data_size": len(data)}
         return {"handle": handle, "request": request, **room, **fields}
 
+    def accept_each(self, handles):
+        """Accept the request of each handle, as soon as there is one."""
+        self.wait_each(handles, MP.EVENT_REQUEST)
+        fields = ({"handle": handle} for handle in handles)
+        found = self.process.each("SESSION_PARTNER", "mp_session_partner", fields)
+        assert all(one.state == MP.PARTNER_REQUEST and one.request for one in found)
+        common = {"flags": MP.ANSWER_ACCEPT, "deadline": FOREVER}
+        answers = (
+            self._answer(handle, one.request, b"", common) for handle, one in zip(handles, found)
+        )
+        self.process.each("SESSION_ANSWER", "mp_session_answer", answers)
+
     def accept(self, handle, request, data=b"", deadline=FOREVER):
         fields = {"flags": MP.ANSWER_ACCEPT, "deadline": deadline}
         fields = self._answer(handle, request, data, fields)
@@ -111,6 +135,10 @@ class Party:
 
     def wait(self, handle, mask):
         return self.process.wait(handle, mask)
+
+    def wait_each(self, handles, mask):
+        fields = ({"target": handle, "mask": mask, "deadline": FOREVER} for handle in handles)
+        self.process.each("WAIT", "mp_wait", fields)
 
 
 @pytest.fixture(params=PLACES)
@@ -381,16 +409,14 @@ def test_a_process_has_as_many_sessions_as_it_may(ends):
     other = {} if is_bare else {"remote_max": 1}
     hold, pending = MP.SESSION_DEFER | flags, MP.SESSION_NONBLOCK | flags
     names = [b"%d" % n for n in range(1024 if is_bare else 512)]
-    servers = [ends.server.open(MP.ROLE_SERVER, name, flags=hold, **one) for name in names]
-    clients = [ends.client.open(MP.ROLE_CLIENT, name, flags=pending, **other) for name in names]
+    servers = ends.server.open_each(MP.ROLE_SERVER, names, hold, **one)
+    clients = ends.client.open_each(MP.ROLE_CLIENT, names, pending, **other)
     if is_bare:
         for party, role in ((ends.server, MP.ROLE_SERVER), (ends.client, MP.ROLE_CLIENT)):
             with fails(errno.EDQUOT):
                 party.open(role, b"more", flags=MP.SESSION_NO_WINDOWS)
-    for handle in servers:
-        ends.server.accept(handle, ends.server.request(handle).request)
-    for handle in clients:
-        ends.client.wait(handle, MP.EVENT_PAIRED)
+    ends.server.accept_each(servers)
+    ends.client.wait_each(clients, MP.EVENT_PAIRED)
 
 
 def test_beyond_a_link_that_is_lost_nobody_waits(fabric):

@@ -90,9 +90,15 @@ def test_the_agent_survives_garbage(fabric):
 
 
 def test_the_agent_comes_back_when_it_dies(fabric):
+    agents = lambda: fabric.rp.run("pgrep -f 'exe agen[t]'").out.split()
+    before = agents()
+    process = fabric.rp.spawn("pkill -KILL -f 'exe agen[t]'; sleep 60", timeout=60)
+    # Its end is told to nobody.
     with pytest.raises((CommandFailed, GuestGone)):
-        fabric.rp.run("pkill -KILL -f 'exe agen[t]'; sleep 60", timeout=1).check()
+        process.wait(5)
     assert fabric.rp.run("echo alive").out == "alive\n"
+    after = agents()
+    assert (len(before), len(after)) == (1, 1) and before != after
 
 
 def test_writes_in_a_guest_stay_there(fabric, tmp_path):

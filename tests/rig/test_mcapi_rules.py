@@ -1223,7 +1223,7 @@ def test_waiting_packets_of_the_higher_priority_go_first(pair):
                 one.set_attribute(channel_of.out, "priority", 3)
             for node, end in ((one, channel_of.out), (other, channel_of.into)):
                 assert node.attribute(end, "priority") == priority
-            sent = [one.send_packet_i(channel_of.send, bytes(size)) for _ in range(2 * SLOTS)]
+            sent = [one.send_any_packet_i(channel_of.send, size) for _ in range(2 * SLOTS)]
             assert [request.status for request in sent] == ["SUCCESS"] * SLOTS + ["PENDING"] * SLOTS
             waiting[priority] = sent
             until_waiting(other, PACKETS, channel_of.receive, SLOTS)

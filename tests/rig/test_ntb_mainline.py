@@ -306,17 +306,16 @@ echo() {
 def test_the_kernels_selftest_passes_between_two_guests(two, registers):
     local, remote = two.hosts
     script = two.settings.kernel_dir / "source/tools/testing/selftests/ntb/ntb_test.sh"
-    env = {"BASH_ENV": "/run/echo.bash"}
     # A message-signalled interrupt cannot go through a window onto RAM.
     no_msi = "echo 'install ntb_msi_test /bin/false' > /etc/modprobe.d/no-ntb-msi.conf"
     stack.everywhere(two.hosts, f"{no_msi}\ncat > /run/echo.bash <<'END'\n{_ECHO}\nEND")
     with driver(*two.hosts, parameters=f"mw_size=65536 {registers}"):
-        with RemoteShell(local, remote, env) as shell:
+        with RemoteShell(local, remote, "/run/echo.bash") as shell:
             result = local.run(
-                f"PATH={shell.directory}:$PATH bash {script} -r peer -p 24 {DEVICE} {DEVICE}",
+                ["bash", script, "-r", "peer", "-p", 24, DEVICE, DEVICE],
                 timeout=500,
                 check=False,
-                env=env,
+                env={"BASH_ENV": shell.definition},
             )
         for guest in two.hosts:
             guest.run("modprobe -ra ntb_tool ntb_pingpong ntb_perf", check=False)

@@ -5,6 +5,7 @@ Each topology has the same hosts, with the same ids, and the same Ethernet.
 """
 
 import itertools
+import os
 
 import pytest
 from ntbrig import stack
@@ -22,6 +23,7 @@ from frames import (
     wait_until_received,
 )
 
+LONG = os.environ.get("LONG") == "1"
 TOPOLOGIES = [
     pytest.param(("star", 3), id="star"),
     pytest.param(("mesh", 3), id="mesh", marks=pytest.mark.long),
@@ -86,8 +88,9 @@ def test_every_pair_pings(fabric):
 def test_streams_between_endpoints_arrive_whole(fabric):
     """IDT-MSG-7"""
     first, *_, last = endpoints(fabric)
-    stream(first, last)
-    stream(last, first)
+    mib = 16 if LONG else 4
+    stream(first, last, mib)
+    stream(last, first, mib)
     assert dropped(fabric.rp) == {}
 
 

@@ -32,6 +32,8 @@ from shell import until
 
 HEADER = (CHECKOUT / "userlib/include/vipl.h").read_text()
 PAGE = 0x1000
+# That a program has at a time for what functions write later.
+PAGES = 256
 FOREVER = (1 << 64) - 1
 # How long the other side may take, in milliseconds.
 SOON = 20_000
@@ -311,9 +313,11 @@ class Program(Functions, shell.Program):
     def __init__(self, guest, how=()):
         super().__init__(guest, "vipl_shell", how=how, env=ENV)
         self.later = Functions(functools.partial(self.command, "&"))
+        self.begun = Functions(functools.partial(self.command, ""))
         # Memory that nobody registers, for structures that are passed.
         self._scratch = self.allocate(PAGE)
         self._next = 0
+        self._pages = []
 
     def handler(self, kind):
         return Handler(self.process, kind)
@@ -327,17 +331,24 @@ class Program(Functions, shell.Program):
         self._next += length
         return at
 
+    def page(self):
+        """Memory that is used for nothing else, all zero."""
+        if not self._pages:
+            at = self.allocate(PAGES * PAGE)
+            self._pages = [at + n * PAGE for n in range(PAGES)]
+        return self._pages.pop()
+
     def passed(self, data):
         """A structure in memory."""
         at = self.room(len(data))
-        self.write(at, data)
+        self.write_ahead(at, data)
         return at
 
     def made(self, name, *arguments, size=8):
         """Call a function that writes a value behind all arguments; the value."""
         at = self.passed(bytes(size))
-        self.call(name, *arguments, at)
-        return int.from_bytes(self.read(at, size), "little")
+        made = self.begun.call(name, *arguments, at)
+        return int.from_bytes(self.written_by(made, at, size), "little")
 
     def in_windows(self, data):
         """Where bytes are in a window between two processes, and how many follow them there."""
@@ -417,8 +428,8 @@ class Program(Functions, shell.Program):
 
     def query(self, vi):
         at = self.passed(bytes(64))
-        self.call("VipQueryVi", vi, at, at + 8, at + 48, at + 52)
-        data = self.read(at, 56)
+        query = self.begun.call("VipQueryVi", vi, at, at + 8, at + 48, at + 52)
+        data = self.written_by(query, at, 56)
         (state,) = struct.unpack_from("<I", data)
         send, recv = struct.unpack_from("<ii", data, 48)
         return Info(STATES[state], ViAttributes(*struct.unpack_from(_VI, data, 8)), send == 1, recv == 1)
@@ -474,26 +485,30 @@ class Program(Functions, shell.Program):
     def wait(self, vi, queue, timeout=SOON):
         """Wait for a descriptor, whatever has become of it."""
         at = self.passed(b"\xee" * 8)
-        try:
-            self.call("VipRecvWait" if queue else "VipSendWait", vi, timeout, at)
-        except ViplError as error:
-            if error.name != "DESCRIPTOR_ERROR":
-                raise
-        return self.done_at(at)
+        return self._taken(at, "VipRecvWait" if queue else "VipSendWait", vi, timeout, at)
 
     def done(self, vi, queue):
         """The same without waiting."""
         at = self.passed(b"\xee" * 8)
+        return self._taken(at, "VipRecvDone" if queue else "VipSendDone", vi, at)
+
+    def _taken(self, at, *words):
+        """The descriptor that a function writes a pointer to; None for NULL."""
+        call = self.begun.call(*words)
+        where = self.command("", shell.bytes_of, "read", at, 8)
         try:
-            self.call("VipRecvDone" if queue else "VipSendDone", vi, at)
+            self.finish(call)
         except ViplError as error:
             if error.name != "DESCRIPTOR_ERROR":
                 raise
-        return self.done_at(at)
+        return self._completion_at(where.result())
 
     def done_at(self, at):
         """The descriptor that a pointer in memory leads to; None for NULL."""
-        where = int.from_bytes(self.read(at, 8), "little")
+        return self._completion_at(self.read(at, 8))
+
+    def _completion_at(self, pointer):
+        where = int.from_bytes(pointer, "little")
         return self.completion(where) if where else None
 
     def completion(self, descriptor):
@@ -515,14 +530,14 @@ class Program(Functions, shell.Program):
     def cq_entry(self, cq, timeout=SOON):
         """Wait for an entry: VI and queue."""
         at = self.passed(bytes(16))
-        self.call("VipCQWait", cq, timeout, at, at + 8)
-        return struct.unpack("<Qi", self.read(at, 12))
+        taken = self.begun.call("VipCQWait", cq, timeout, at, at + 8)
+        return struct.unpack("<Qi", self.written_by(taken, at, 12))
 
     def cq_done(self, cq):
         """The same without waiting."""
         at = self.passed(bytes(16))
-        self.call("VipCQDone", cq, at, at + 8)
-        return struct.unpack("<Qi", self.read(at, 12))
+        taken = self.begun.call("VipCQDone", cq, at, at + 8)
+        return struct.unpack("<Qi", self.written_by(taken, at, 12))
 
     def notify(self, name, handle, handler):
         """Have a handler called."""
@@ -592,7 +607,7 @@ class Server:
         self._program = program
         local = program.address(host, discriminator)
         # Not in memory that is used again.
-        self._out = program.allocate(PAGE)
+        self._out = program.page()
         arguments = (nic, local, timeout, self._out, self._out + 64, self._out + 128)
         self.call = program.later.call("VipConnectWait", *arguments)
 
@@ -614,7 +629,7 @@ class Request:
 
     def __init__(self, program, vi, local, remote, timeout):
         self._program = program
-        self._out = program.allocate(PAGE)
+        self._out = program.page()
         arguments = (vi, program.address(*local), program.address(*remote), timeout, self._out)
         self.call = program.later.call("VipConnectRequest", *arguments)
 
@@ -670,7 +685,7 @@ class Side:
         """Post a descriptor; where it is."""
         at = at or self.slot()
         segments = [Segment(*segment) for segment in segments]
-        self.program.write(at, descriptor(segments, **fields))
+        self.program.write_ahead(at, descriptor(segments, **fields))
         self.program.post(self.vi, queue, at, self.memory if handle is None else handle)
         return at
 
@@ -681,7 +696,7 @@ class Side:
     def send(self, data=b"", offset=0x10000, **fields):
         """Post a send of bytes, which are put into the data."""
         if data:
-            self.program.write(self.data + offset, data)
+            self.program.write_ahead(self.data + offset, data)
         return self.post(SEND, [self.part(offset, len(data))] if data else [], **fields)
 
     def part(self, offset, length):
@@ -742,7 +757,7 @@ class Waiting:
 
     def __init__(self, side, queue):
         self._program = side.program
-        self._out = side.program.allocate(PAGE)
+        self._out = side.program.page()
         name = "VipRecvWait" if queue else "VipSendWait"
         self.call = side.program.later.call(name, side.vi, FOREVER, self._out)
 
