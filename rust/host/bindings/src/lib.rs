@@ -14,7 +14,7 @@
 //! * [`waits`]: wait queues and timed sleeps.
 //! * [`strings`]: functions of `string.h`.
 
-#![allow(missing_docs, non_camel_case_types)]
+#![allow(missing_docs, non_camel_case_types, non_upper_case_globals)]
 
 #[allow(non_snake_case)]
 pub mod atomics;

@@ -86,3 +86,30 @@ pub use krealloc_node_align as vrealloc_node_align;
 pub unsafe fn is_vmalloc_addr(_pointer: *const c_void) -> bool {
     false
 }
+
+/// A run of `2^order` pages; null if there is none.
+///
+/// # Safety
+///
+/// None.
+pub unsafe fn alloc_pages(flags: u32, order: u32) -> *mut page {
+    // SAFETY: Fresh memory.
+    unsafe {
+        krealloc_node_align(
+            ptr::null(),
+            PAGE_SIZE << order,
+            PAGE_SIZE << order,
+            flags,
+            NUMA_NO_NODE,
+        )
+    }
+    .cast()
+}
+
+/// # Safety
+///
+/// Allocated with that order; nobody uses it any more.
+pub unsafe fn __free_pages(page: *mut page, _order: u32) {
+    // SAFETY: As the caller promises.
+    unsafe { memory::free(page.cast()) };
+}

@@ -45,3 +45,19 @@ extern "C" {
     #[link_name = "snprintf"]
     pub fn scnprintf(to: *mut u8, size: usize, format: *const u8, ...) -> i32;
 }
+
+/// Fill memory with numbers that the seed gives.
+///
+/// # Safety
+///
+/// The memory is valid for writes.
+pub unsafe fn get_random_bytes(to: *mut c_void, len: usize) {
+    for at in 0..len {
+        let byte = machine::world::below(256) as u8;
+        // SAFETY: As the caller promises.
+        unsafe { to.cast::<u8>().add(at).write(byte) };
+    }
+}
+
+/// States of a module.
+pub const module_state_MODULE_STATE_GOING: u32 = 2;

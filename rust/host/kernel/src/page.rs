@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Sizes of pages. The host has no page structures: nothing asks for those of an allocation.
+//! Pages. Those of an allocation are told to nobody.
 
+use crate::alloc::{
+    AllocError,
+    Flags, //
+};
 use core::ptr::NonNull;
 
 /// Bits of an offset in a page.
@@ -33,4 +37,40 @@ pub trait AsPageIter {
 
     /// Its pages.
     fn page_iter(&mut self) -> Self::Iter<'_>;
+}
+
+/// A page, as of the kernel.
+pub struct Page {
+    page: NonNull<bindings::page>,
+}
+
+// SAFETY: A page is not tied to a context.
+unsafe impl Send for Page {}
+// SAFETY: As above.
+unsafe impl Sync for Page {}
+
+impl Page {
+    /// Allocate one.
+    ///
+    /// # Errors
+    ///
+    /// [`AllocError`].
+    pub fn alloc_page(flags: Flags) -> Result<Self, AllocError> {
+        // SAFETY: No requirements.
+        let page = unsafe { bindings::alloc_pages(flags.as_raw(), 0) };
+        let page = NonNull::new(page).ok_or(AllocError)?;
+        Ok(Self { page })
+    }
+
+    /// As C has it.
+    pub fn as_ptr(&self) -> *mut bindings::page {
+        self.page.as_ptr()
+    }
+}
+
+impl Drop for Page {
+    fn drop(&mut self) {
+        // SAFETY: Allocated by this type.
+        unsafe { bindings::__free_pages(self.page.as_ptr(), 0) };
+    }
 }

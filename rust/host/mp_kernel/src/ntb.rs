@@ -1,0 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Accesses to memory that others change.
+
+pub(crate) mod access;
