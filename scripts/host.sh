@@ -22,26 +22,51 @@ errno() {
 		"$linux"/include/uapi/asm-generic/errno{-base,}.h "$linux"/include/linux/errno.h
 }
 
-# The crate: the kernel's files, and over them those of the host.
-lay_out_kernel() {
-	rm -rf "$out/kernel.new"
-	cp -rs "$linux/rust/kernel" "$out/kernel.new"
-	cp -rsf "$host/kernel/src/." "$out/kernel.new/"
-	rm -rf "$out/kernel"
-	mv "$out/kernel.new" "$out/kernel"
+# lay_out NAME FOLDER: a crate, of links to the files of a folder, and over them to those of
+# the host.
+lay_out() {
+	rm -rf "$out/$1.new"
+	cp -rs "$2" "$out/$1.new"
+	cp -rsf "$host/$1/src/." "$out/$1.new/"
+	rm -rf "${out:?}/$1"
+	mv "$out/$1.new" "$out/$1"
+}
+
+# generate FILE COMMAND...: what a command prints. Not touched if it is the same: Cargo would
+# compile all of it again.
+generate() {
+	local file=$out/$1
+	shift
+	mkdir -p "$(dirname -- "$file")"
+	"$@" >"$file.new"
+	if cmp -s "$file.new" "$file"; then rm "$file.new"; else mv "$file.new" "$file"; fi
+}
+
+# The interface for modules in C.
+mp_header() {
+	bindgen "$checkout/include/mp/mp.h" --use-core --with-derive-default --ctypes-prefix ffi \
+		--no-layout-tests --no-debug '.*' \
+		-- -I"$host/mp_bindings/include" -w
+}
+
+# The numbers that programs share with mp_transport.
+mp_netlink() {
+	bindgen "$checkout/uapi/linux/mp_netlink.h" --use-core --ctypes-prefix ffi --allowlist-var 'MP_.*'
 }
 
 mkdir -p "$out"
 ln -sfn "$linux" "$out/linux"
-# Not touched where nothing has changed: Cargo would compile all of it again.
-errno >"$out/errno.rs.new"
-cmp -s "$out/errno.rs.new" "$out/errno.rs" || mv "$out/errno.rs.new" "$out/errno.rs"
-rm -f "$out/errno.rs.new"
-lay_out_kernel
+export PATH=$cache/tools/bin:$PATH
+generate errno.rs errno
+generate mp_header.rs mp_header
+generate rust/mp_transport/uapi_generated.rs mp_netlink
+lay_out kernel "$linux/rust/kernel"
+lay_out mp_kernel "$checkout/rust/abstractions"
 [ $# -gt 0 ] || exit 0
 
 # The kernel is built by the same compiler with the unstable features that it lists.
 export RUSTC_BOOTSTRAP=1
+export MP_OBJ=$out
 export RUSTFLAGS="-Zcrate-attr=feature(arbitrary_self_types)"
 export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$checkout/build/target}-host
 cd "$host"

@@ -17,6 +17,7 @@ use core::{
     }, //
 };
 use machine::{
+    fail,
     point,
     statics::place, //
 };
@@ -146,13 +147,13 @@ pub unsafe fn refcount_set(r: *mut refcount_t, value: i32) {
 ///
 /// The count is one.
 ///
-/// # Panics
-///
-/// If it is zero: what it belongs to has gone.
+/// Fails if it is zero: what it belongs to has gone.
 pub unsafe fn refcount_inc(r: *mut refcount_t) {
     // SAFETY: As the caller promises.
     let before = unsafe { count(r) }.fetch_add(1, SeqCst);
-    assert!(before > 0, "a reference to what has gone");
+    if before <= 0 {
+        fail("it counts references to what has gone");
+    }
 }
 
 /// # Safety
@@ -161,20 +162,22 @@ pub unsafe fn refcount_inc(r: *mut refcount_t) {
 pub unsafe fn refcount_dec(r: *mut refcount_t) {
     // SAFETY: As the caller promises.
     let before = unsafe { count(r) }.fetch_sub(1, SeqCst);
-    assert!(before > 1, "a reference to what has gone");
+    if before <= 1 {
+        fail("it counts references to what has gone");
+    }
 }
 
 /// # Safety
 ///
 /// The count is one.
 ///
-/// # Panics
-///
-/// If it is zero.
+/// Fails if it is zero.
 pub unsafe fn refcount_dec_and_test(r: *mut refcount_t) -> bool {
     point();
     // SAFETY: As the caller promises.
     let before = unsafe { count(r) }.fetch_sub(1, SeqCst);
-    assert!(before > 0, "a reference to what has gone");
+    if before <= 0 {
+        fail("it counts references to what has gone");
+    }
     before == 1
 }

@@ -9,6 +9,7 @@ use core::sync::atomic::{
 use machine::{
     context,
     enter_atomic,
+    fail,
     leave_atomic,
     might_sleep,
     point,
@@ -56,20 +57,18 @@ impl raw_lock {
     }
 
     fn lock(&self) {
-        assert!(
-            self.owner.load(Relaxed) != Self::me(),
-            "a lock is taken twice by one context"
-        );
+        if self.owner.load(Relaxed) == Self::me() {
+            fail("it takes a lock that it has");
+        }
         while !self.take() {
             queue::wait_while(self.queue(), || self.owner.load(Relaxed) != 0);
         }
     }
 
     fn unlock(&self) {
-        assert!(
-            self.owner.swap(0, Relaxed) == Self::me(),
-            "a lock is left by who does not have it"
-        );
+        if self.owner.swap(0, Relaxed) != Self::me() {
+            fail("it leaves a lock that it does not have");
+        }
         queue::wake_all(self.queue());
     }
 }
@@ -93,9 +92,7 @@ initialiser!(__mutex_init __spin_lock_init);
 ///
 /// The lock is initialised; so for all functions below.
 ///
-/// # Panics
-///
-/// If the caller must not sleep, or has the lock.
+/// Fails if the caller must not sleep, or has the lock.
 pub unsafe fn mutex_lock(lock: *mut mutex) {
     might_sleep();
     // SAFETY: As the caller promises.
@@ -115,9 +112,7 @@ pub unsafe fn mutex_trylock(lock: *mut mutex) -> i32 {
 ///
 /// As for [`mutex_lock`].
 ///
-/// # Panics
-///
-/// If the caller does not have it.
+/// Fails if the caller does not have it.
 pub unsafe fn mutex_unlock(lock: *mut mutex) {
     // SAFETY: As the caller promises.
     unsafe { &*lock }.unlock();
@@ -128,13 +123,12 @@ pub unsafe fn mutex_unlock(lock: *mut mutex) {
 ///
 /// As for [`mutex_lock`].
 ///
-/// # Panics
-///
-/// If the caller does not have it.
+/// Fails if the caller does not have it.
 pub unsafe fn mutex_assert_is_held(lock: *mut mutex) {
     // SAFETY: As the caller promises.
-    let owner = unsafe { &*lock }.owner.load(Relaxed);
-    assert_eq!(owner, raw_lock::me(), "a lock that one does not have");
+    if unsafe { &*lock }.owner.load(Relaxed) != raw_lock::me() {
+        fail("it does not have the lock that it should");
+    }
 }
 
 pub use mutex_assert_is_held as spin_assert_is_held;
@@ -145,9 +139,7 @@ pub use mutex_assert_is_held as spin_assert_is_held;
 ///
 /// As for [`mutex_lock`].
 ///
-/// # Panics
-///
-/// If the caller has the lock.
+/// Fails if the caller has the lock.
 pub unsafe fn spin_lock(lock: *mut spinlock_t) {
     point();
     enter_atomic();
@@ -173,9 +165,7 @@ pub unsafe fn spin_trylock(lock: *mut spinlock_t) -> i32 {
 ///
 /// As for [`mutex_lock`].
 ///
-/// # Panics
-///
-/// If the caller does not have it.
+/// Fails if the caller does not have it.
 pub unsafe fn spin_unlock(lock: *mut spinlock_t) {
     // SAFETY: As the caller promises.
     unsafe { &*lock }.unlock();

@@ -64,11 +64,18 @@ impl<T: Module> InPlaceModule for T {
 pub struct Definition {
     #[doc(hidden)]
     pub this: ThisModule,
-    /// The crate that it is the root of.
+    /// Where `module!` stands: in the root of a crate.
     #[doc(hidden)]
-    pub crate_name: &'static str,
+    pub path: &'static str,
     #[doc(hidden)]
     pub init: fn(&'static ThisModule) -> Result<Box<dyn Any>>,
+}
+
+impl Definition {
+    /// The crate that it is the root of.
+    fn crate_name(&self) -> &'static str {
+        self.path.split("::").next().unwrap_or_default()
+    }
 }
 
 /// A module that is loaded; it is unloaded when this is dropped.
@@ -124,11 +131,11 @@ pub fn load(module: &'static Definition) -> Result {
     let name = module.this.name;
     assert!(!is_loaded(&modules, name), "{name} is loaded already");
     // SAFETY: The module is not loaded.
-    unsafe { host.image().renew_crate(module.crate_name) };
+    unsafe { host.image().renew_crate(module.crate_name()) };
     let state = (module.init)(&module.this)?;
     modules.0.borrow_mut().push(Loaded {
         name,
-        crate_name: module.crate_name,
+        crate_name: module.crate_name(),
         state: Some(state),
     });
     Ok(())
@@ -179,7 +186,7 @@ macro_rules! module {
         #[doc(hidden)]
         pub static HOST_MODULE: $crate::module::Definition = $crate::module::Definition {
             this: $crate::ThisModule::new($name),
-            crate_name: ::core::module_path!(),
+            path: ::core::module_path!(),
             init: $crate::module::init::<$type>,
         };
 

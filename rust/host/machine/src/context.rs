@@ -6,6 +6,7 @@ use crate::{
     host::Host,
     world::{
         chance,
+        fail,
         world,
         World, //
     }, //
@@ -192,14 +193,14 @@ pub fn enter_atomic() {
 
 /// The caller ends such a section.
 ///
-/// # Panics
-///
-/// If it has begun none.
+/// Fails if it has begun none.
 pub fn leave_atomic() {
     let context = current(&world());
-    let left = context.atomic.get().checked_sub(1);
-    context.atomic.set(left.expect("in no such section"));
-    if left == Some(0) {
+    let Some(left) = context.atomic.get().checked_sub(1) else {
+        fail("it ends a section that it has not begun");
+    };
+    context.atomic.set(left);
+    if left == 0 {
         crate::queue::wake_all(context.host.grace_queue());
     }
 }
@@ -211,23 +212,17 @@ pub fn in_atomic() -> bool {
 
 /// The caller may sleep now.
 ///
-/// # Panics
-///
-/// If it must not.
+/// Fails if it must not.
 pub fn might_sleep() {
-    assert!(
-        !in_atomic(),
-        "{} sleeps where it must not",
-        current(&world()).name
-    );
+    if in_atomic() {
+        fail("it sleeps where it must not");
+    }
     point();
 }
 
 /// Sleep until all sections have ended that contexts of this host are in.
 ///
-/// # Panics
-///
-/// If the caller is in such a section.
+/// Fails if the caller is in such a section.
 pub fn await_sections() {
     might_sleep();
     let world = world();

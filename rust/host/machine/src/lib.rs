@@ -46,6 +46,7 @@ pub use host::{
 };
 pub use world::{
     chance,
+    fail,
     now,
     run,
     sleep_until,

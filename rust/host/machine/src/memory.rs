@@ -11,7 +11,10 @@ use crate::{
         in_atomic,
         might_sleep, //
     },
-    world::world, //
+    world::{
+        fail,
+        world, //
+    }, //
 };
 use std::{
     alloc::{
@@ -65,9 +68,7 @@ fn fails(may_sleep: bool) -> bool {
 
 /// Memory of this host, filled with some value; null if the dice say so.
 ///
-/// # Panics
-///
-/// If it may sleep where the caller must not.
+/// Fails if it may sleep where the caller must not.
 pub fn allocate(layout: Layout, may_sleep: bool) -> *mut u8 {
     if layout.size() == 0 || fails(may_sleep) {
         return ptr::null_mut();
@@ -92,9 +93,7 @@ pub fn allocate(layout: Layout, may_sleep: bool) -> *mut u8 {
 
 /// Free memory.
 ///
-/// # Panics
-///
-/// If it is none, or has been freed.
+/// Fails if it is none, or has been freed.
 ///
 /// # Safety
 ///
@@ -102,9 +101,12 @@ pub fn allocate(layout: Layout, may_sleep: bool) -> *mut u8 {
 pub unsafe fn free(start: *mut u8) {
     let world = world();
     let blocks = &mut world.memory.borrow_mut().blocks;
-    let block = blocks.get_mut(&start.addr());
-    let block = block.expect("only what has been allocated is freed");
-    assert!(!block.is_freed, "memory is freed twice");
+    let Some(block) = blocks.get_mut(&start.addr()) else {
+        fail("it frees what has not been allocated");
+    };
+    if block.is_freed {
+        fail("it frees memory twice");
+    }
     block.is_freed = true;
     // SAFETY: Allocated with that size, and by the caller's promise nobody's any more.
     unsafe { start.write_bytes(FREED, block.layout.size()) };
@@ -112,14 +114,14 @@ pub unsafe fn free(start: *mut u8) {
 
 /// The size of memory that has not been freed.
 ///
-/// # Panics
-///
-/// If it is none.
+/// Fails if it is none.
 pub fn size_of_block(start: *mut u8) -> usize {
     let world = world();
     let blocks = &world.memory.borrow().blocks;
-    let block = blocks.get(&start.addr()).filter(|block| !block.is_freed);
-    block.expect("memory that is there").layout.size()
+    match blocks.get(&start.addr()).filter(|block| !block.is_freed) {
+        Some(block) => block.layout.size(),
+        None => fail("it uses memory that is not there"),
+    }
 }
 
 /// Pieces of memory that a host has and has not freed.

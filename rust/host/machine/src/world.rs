@@ -21,7 +21,8 @@ use std::{
         Cell,
         RefCell, //
     },
-    rc::Rc, //
+    rc::Rc,
+    sync::Once, //
 };
 
 /// Nanoseconds that a turn takes.
@@ -76,6 +77,8 @@ pub struct World {
     pub(crate) queues: RefCell<Queues>,
     pub(crate) memory: RefCell<Memory>,
     next_context: Cell<u64>,
+    /// Why the run has failed; see [`fail`].
+    failure: RefCell<Option<String>>,
 }
 
 thread_local! {
@@ -97,7 +100,8 @@ pub(crate) fn world() -> Rc<World> {
 ///
 /// # Panics
 ///
-/// With what any context panics with, or if contexts wait for each other. The seed is printed.
+/// With what any context panics with, for the reason of [`fail`], or if contexts wait for each
+/// other. The seed is printed.
 pub fn run(plan: Plan, main: impl FnOnce() + 'static) {
     let world = Rc::new(World {
         plan: Cell::new(plan),
@@ -109,23 +113,39 @@ pub fn run(plan: Plan, main: impl FnOnce() + 'static) {
         queues: RefCell::default(),
         memory: RefCell::default(),
         next_context: Cell::new(0),
+        failure: RefCell::default(),
     });
+    tell_seeds();
     let before = WORLD.replace(Some(world.clone()));
     assert!(before.is_none(), "a run within a run");
-    let _end = End(plan.seed);
+    let _end = End;
     let first = world.add_host();
     world.add_context(first, "main", Kind::Process, Box::new(main));
     world.schedule();
 }
 
+/// Have every panic in a run say of which seed it is.
+fn tell_seeds() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let before = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |info| {
+            let world = WORLD.try_with(|world| world.try_borrow().ok()?.clone());
+            if let Ok(Some(world)) = world {
+                eprintln!("in the run of seed {}:", world.plan.get().seed);
+            }
+            before(info);
+        }));
+    });
+}
+
 /// Ends the run of this thread.
-struct End(u64);
+struct End;
 
 impl Drop for End {
     fn drop(&mut self) {
         let world = WORLD.take();
         if std::thread::panicking() {
-            eprintln!("seed {} of the run that failed", self.0);
             // Contexts have stacks with half-done work on them, which nobody can end.
             std::mem::forget(world);
         }
@@ -175,6 +195,9 @@ impl World {
             *self.running.borrow_mut() = Some(next.clone());
             let ended = next.resume();
             *self.running.borrow_mut() = None;
+            if let Some(why) = self.failure.take() {
+                panic!("{why}");
+            }
             if ended {
                 let mut contexts = self.contexts.borrow_mut();
                 contexts.retain(|other| other.number != next.number);
@@ -215,6 +238,19 @@ impl World {
         let contexts = self.contexts();
         let lines = contexts.iter().map(|context| context.describe());
         lines.collect::<Vec<_>>().join("; ")
+    }
+}
+
+/// End the run, which fails for that reason: the kernel would have stopped here.
+///
+/// Functions in C call this as well, through which a panic cannot go.
+pub fn fail(why: impl Into<String>) -> ! {
+    let world = world();
+    let who = world.running().map(|context| context.describe());
+    let why = format!("{}: {}", who.unwrap_or_default(), why.into());
+    *world.failure.borrow_mut() = Some(why);
+    loop {
+        crate::context::yield_turn();
     }
 }
 

@@ -104,7 +104,7 @@ fn who_waits_for_nobody_is_reported() {
 }
 
 #[test]
-#[should_panic(expected = "sleeps where it must not")]
+#[should_panic(expected = "it sleeps where it must not")]
 fn a_softirq_must_not_sleep() {
     run(Plan::new(1), || {
         spawn("softirq", Kind::Softirq, machine::might_sleep);
@@ -184,7 +184,7 @@ fn memory_is_counted_and_an_allocation_fails_when_the_dice_say_so() {
 }
 
 #[test]
-#[should_panic(expected = "memory is freed twice")]
+#[should_panic(expected = "it frees memory twice")]
 fn memory_is_freed_once() {
     run(Plan::new(1), || {
         let piece = memory::allocate(Layout::new::<u64>(), true);

@@ -33,9 +33,7 @@ pub unsafe fn local_bh_enable() {
 ///
 /// The lock is initialised; so for all functions below.
 ///
-/// # Panics
-///
-/// If the caller has the lock.
+/// Fails if the caller has the lock.
 pub unsafe fn spin_lock_bh_nested(lock: *mut spinlock_t) -> bool {
     let enabled = !in_atomic();
     // SAFETY: As the caller promises.

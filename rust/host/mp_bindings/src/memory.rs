@@ -11,8 +11,9 @@ use std::cell::RefCell;
 
 pub use bindings::page;
 
-/// Physical addresses of devices on each host: no memory of a program lies there.
-pub const DEVICES: Range<u64> = 0xf000_0000_0000_0000..0xf100_0000_0000_0000;
+/// Physical addresses of devices on each host: the old adapters' memory of a PC. No memory of a
+/// program lies there.
+pub const DEVICES: Range<u64> = 0xa_0000..0xc_0000;
 
 /// # Safety
 ///
@@ -65,7 +66,7 @@ pub unsafe fn iomem_is_device_memory(phys: u64, len: u64) -> bool {
 pub unsafe fn iomem_claim(phys: u64, len: u64) -> i32 {
     // SAFETY: No requirements.
     if !unsafe { iomem_is_device_memory(phys, len) } {
-        return -bindings::EACCES.cast_signed();
+        return -bindings::EOPNOTSUPP.cast_signed();
     }
     let claims = machine::host().own::<Claims>();
     claims.0.borrow_mut().push(phys..phys + len);
