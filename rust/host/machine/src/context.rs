@@ -106,6 +106,8 @@ impl Context {
         );
         self.ended.set(true);
         crate::queue::wake_all(self.end_queue());
+        // A softirq is a section from its beginning to its end.
+        crate::queue::wake_all(self.host.grace_queue());
         true
     }
 
