@@ -80,6 +80,8 @@ impl Link for Wire {
         });
         body.map_err(SendError::Body)?;
         assert!(bytes == frame.body().len());
+        point();
+        assert!(!self.is_gone.load(Relaxed), "a link goes that is called");
         Ok(1)
     }
 
@@ -138,6 +140,7 @@ impl Function for Watch {
             kept.sync(&mut [&mut again])?;
             assert_eq!(again, [7; LEN]);
         }
+        assert!(!self.is_gone.load(Relaxed), "a function goes that is called");
         self.received.fetch_add(1, Relaxed);
         Ok(())
     }
