@@ -11,6 +11,7 @@ use machine::{
     enter_atomic,
     fail,
     leave_atomic,
+    memory,
     might_sleep,
     point,
     queue, //
@@ -61,6 +62,7 @@ impl raw_lock {
             fail("it takes a lock that it has");
         }
         while !self.take() {
+            memory::check(self.queue());
             queue::wait_while(self.queue(), || self.owner.load(Relaxed) != 0);
         }
     }

@@ -235,6 +235,19 @@ fn an_allocation_fails_when_the_dice_say_so_and_nothing_is_lost() {
     assert_eq!(fails(2), fails(2));
 }
 
+#[test]
+#[should_panic(expected = "it uses memory that has been freed")]
+fn an_atomic_variable_that_has_gone_is_reported() {
+    run(Plan::new(1), || {
+        let gone = KBox::new(Atomic::new(true), GFP_KERNEL).expect("memory is there");
+        let variable = KBox::into_raw(gone);
+        // SAFETY: Just taken apart.
+        drop(unsafe { KBox::from_raw(variable) });
+        // SAFETY: None: that is what is reported. The memory stays until the run ends.
+        unsafe { &*variable }.load(Relaxed);
+    });
+}
+
 #[pin_data]
 struct Baton {
     #[pin]

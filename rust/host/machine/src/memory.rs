@@ -3,7 +3,8 @@
 //! Allocations of the kernel.
 //!
 //! They fail when the dice say so. Freed memory is filled and kept until the run ends, so that who
-//! still uses it finds nothing that makes sense, and who frees it once more is found.
+//! still uses it finds nothing that makes sense, and who frees it once more is found. Atomic
+//! variables, locks and counts of references in it are found to be gone ([`check`]).
 
 use crate::{
     context::{
@@ -22,14 +23,14 @@ use std::{
         dealloc,
         Layout, //
     },
-    collections::HashMap,
+    collections::BTreeMap,
     ptr, //
 };
 
 /// What fresh memory is filled with.
 const FRESH: u8 = 0x5a;
 /// What freed memory is filled with, as by the kernel's allocator.
-const FREED: u8 = 0x6b;
+pub const FREED: u8 = 0x6b;
 
 /// A piece of memory.
 struct Block {
@@ -41,7 +42,7 @@ struct Block {
 /// All memory of a run.
 #[derive(Default)]
 pub(crate) struct Memory {
-    blocks: HashMap<usize, Block>,
+    blocks: BTreeMap<usize, Block>,
 }
 
 impl Drop for Memory {
@@ -121,6 +122,17 @@ pub fn size_of_block(start: *mut u8) -> usize {
     match blocks.get(&start.addr()).filter(|block| !block.is_freed) {
         Some(block) => block.layout.size(),
         None => fail("it uses memory that is not there"),
+    }
+}
+
+/// Fail if an address is in memory that has been freed. Who reads [`FREED`] asks.
+pub fn check(address: usize) {
+    let world = world();
+    let blocks = &world.memory.borrow().blocks;
+    let before = blocks.range(..=address).next_back();
+    let is_in = |(start, block): &(&usize, &Block)| address < **start + block.layout.size();
+    if before.filter(is_in).is_some_and(|(_, block)| block.is_freed) {
+        fail("it uses memory that has been freed");
     }
 }
 

@@ -53,6 +53,14 @@ const LEN: usize = 40;
 /// What each context does so often.
 const ROUNDS: u32 = 6;
 
+/// Be slow, now and then for longer than all that a removal has to do.
+fn dawdle() {
+    let times = if below(16) == 0 { 5000 } else { below(20) };
+    for _ in 0..times {
+        point();
+    }
+}
+
 fn id_of(number: u32) -> PeerId {
     PeerId::from_bdf(number, 0, 0)
 }
@@ -80,7 +88,7 @@ impl Link for Wire {
         });
         body.map_err(SendError::Body)?;
         assert!(bytes == frame.body().len());
-        point();
+        dawdle();
         assert!(!self.is_gone.load(Relaxed), "a link goes that is called");
         Ok(1)
     }
@@ -134,7 +142,7 @@ impl Function for Watch {
         frame.sync(&mut [&mut bytes])?;
         assert_eq!(bytes, [7; LEN]);
         let kept = frame.keep();
-        point();
+        dawdle();
         if let Ok(kept) = kept {
             let mut again = [0; LEN];
             kept.sync(&mut [&mut again])?;
@@ -220,6 +228,7 @@ fn come_and_go(transport: &transport::Registration, number: u32) {
                 peer.tx_completed(0, 1);
             }
         });
+        machine::sleep_until(machine::now() + below(20_000));
         arrivals.join();
         drop(entered);
         wire.is_gone.store(true, Relaxed);
