@@ -14,7 +14,8 @@
 
 out=$checkout/build/host
 host=$checkout/rust/host
-linux=$("$checkout/scripts/kernel.sh" --print-source)
+# The newest, whatever kernel is tested.
+linux=$(env -u KERNEL_SERIES "$checkout/scripts/kernel.sh" --print-source)
 
 # Of `#define NAME 5` and `#define NAME OTHER`, in C, constants in Rust.
 errno() {
@@ -45,8 +46,7 @@ generate() {
 # The interface for modules in C.
 mp_header() {
 	bindgen "$checkout/include/mp/mp.h" --use-core --with-derive-default --ctypes-prefix ffi \
-		--no-layout-tests --no-debug '.*' \
-		-- -I"$host/mp_bindings/include" -w
+		--no-layout-tests --no-debug '.*' -- -I"$host/mp_bindings/include" -w
 }
 
 # The numbers that programs share with mp_transport.
@@ -55,6 +55,7 @@ mp_netlink() {
 }
 
 mkdir -p "$out"
+take_lock "$out/lock" "layout of modules for the host"
 ln -sfn "$linux" "$out/linux"
 export PATH=$cache/tools/bin:$PATH
 generate errno.rs errno
@@ -62,6 +63,7 @@ generate mp_header.rs mp_header
 generate rust/mp_transport/uapi_generated.rs mp_netlink
 lay_out kernel "$linux/rust/kernel"
 lay_out mp_kernel "$checkout/rust/abstractions"
+release_lock
 [ $# -gt 0 ] || exit 0
 
 # The kernel is built by the same compiler with the unstable features that it lists.

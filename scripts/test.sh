@@ -48,17 +48,17 @@ total() {
 	grep -oE "[0-9]+ $1" "$2" | awk '{ sum += $1 } END { print sum + 0 }'
 }
 
-# run_cargo NAME MANIFEST: the tests of a workspace.
+# run_cargo NAME MANIFEST [CARGO]: the tests of a workspace, by Cargo or what runs it.
 run_cargo() {
 	local name=$1 log=$results/cargo-$1.log summary=$results/cargo.summary status=0
-	local which=(--manifest-path "$2" --workspace --locked)
+	local which=(--manifest-path "$checkout/$2" --workspace --locked) cargo=${3:-cargo}
 	phase "cargo tests, $name"
 	if cargo nextest --version >/dev/null 2>&1; then
-		cargo nextest run "${which[@]}" --color never 2>&1 | tee "$log" || status=$?
+		"$cargo" nextest run "${which[@]}" --color never 2>&1 | tee "$log" || status=$?
 		grep -E '^ *Summary ' "$log" >"$summary" || true
-		cargo test "${which[@]}" --doc 2>&1 | tee -a "$log" || status=$?
+		"$cargo" test "${which[@]}" --doc 2>&1 | tee -a "$log" || status=$?
 	else
-		cargo test "${which[@]}" --no-fail-fast --color never 2>&1 | tee "$log" || status=$?
+		"$cargo" test "${which[@]}" --no-fail-fast --color never 2>&1 | tee "$log" || status=$?
 	fi
 	grep '^test result: ' "$log" >>"$summary" || true
 	count "$(total passed "$summary")" "$(total failed "$summary")" \
@@ -182,6 +182,7 @@ if [ "${STOPPED:-}" = 1 ]; then
 fi
 run_cargo host Cargo.toml
 run_cargo userlib userlib/Cargo.toml
+run_cargo modules rust/host/Cargo.toml scripts/host.sh
 if [ "${LONG:-}" = 1 ]; then
 	run_long "broken protocol code is noticed" scripts/mutants.sh
 	run_long "fuzzing of the protocol's parsers" scripts/fuzz.sh

@@ -10,7 +10,7 @@
 //! * [`slab`]: `krealloc()` and its like.
 //! * [`atomics`]: `atomic_t` and its like, and reference counts.
 //! * [`locks`]: mutexes and spin locks.
-//! * [`rcu`]: read-copy-update.
+//! * [`rcu`]: sections of readers, and grace periods.
 //! * [`waits`]: wait queues and timed sleeps.
 //! * [`strings`]: functions of `string.h`.
 

@@ -22,6 +22,8 @@ extern crate self as kernel;
 pub use bindings;
 pub use ffi;
 pub use machine;
+// The kernel's files name it by this crate.
+#[allow(clippy::single_component_path_imports)]
 pub(crate) use macros;
 
 #[allow(warnings, clippy::all, clippy::undocumented_unsafe_blocks)]

@@ -91,7 +91,10 @@ struct Modules(RefCell<Vec<Loaded>>);
 
 /// Those that are told when a module has run its exit function.
 #[derive(Default)]
-pub struct Watchers(RefCell<Vec<(usize, Rc<dyn Fn()>)>>);
+pub struct Watchers(RefCell<Vec<Watcher>>);
+
+/// A number, and what is called.
+type Watcher = (usize, Rc<dyn Fn()>);
 
 impl Watchers {
     /// Tell `call` from now on, under that number.

@@ -7,7 +7,7 @@
 //! * [`locks`]: spin locks and softirqs.
 //! * [`memory`]: pages, and physical memory of devices.
 //! * [`notifiers`]: modules that go, the machine that stops.
-//! * [`times`]: clocks.
+//! * [`times`]: what time it is.
 //! * [`waits`]: wait queues.
 //! * [`work`]: delayed work on workqueues.
 
