@@ -102,12 +102,13 @@ impl kernel::Module for MessageFrameService {
         // SAFETY: As above.
         unsafe { local::CHANGES.init() };
         let watch = Notifier::new(capi::Watch::new()?)?;
+        let commons = memory::commons::Commons::open(commons_memory()?)?;
         service::start()?;
-        // Made before the loopback, so that an error below stops the service again.
+        // From here on an error drops the module, which stops the service again.
         let mut this = Self {
             netlink: None,
             loopback: None,
-            commons: memory::commons::Commons::open(commons_memory()?)?,
+            commons,
             _watch: watch,
         };
         let commons = this.commons.commons();

@@ -87,6 +87,12 @@ shell_scripts() {
 	{ tracked '*.sh' && printf '.ci/run\0'; } | xargs -0r shellcheck
 }
 
+# The modules on the host; what is the kernel's own there is not looked at.
+host_clippy() {
+	local crates=(machine bindings kernel macros mp_bindings mp_kernel mp_transport mp_kunit)
+	scripts/host.sh clippy --quiet --locked "${crates[@]/#/--package=}" --lib --tests -- -D warnings
+}
+
 python_syntax() {
 	/usr/bin/python3 -m compileall -q -f scripts tests
 }
@@ -97,6 +103,7 @@ check "rustfmt, host side" cargo fmt --all --check
 check "a sparse for this kernel" scripts/sparse.sh "$source"
 check "clippy and sparse, kernel side" kernel_lints
 check "clippy, host side" cargo clippy --quiet --workspace --locked --all-targets -- -D warnings
+check "clippy, modules on the host" host_clippy
 check "rustfmt, userlib" cargo fmt --manifest-path userlib/Cargo.toml --all --check
 check "clippy, userlib" cargo clippy --manifest-path userlib/Cargo.toml --quiet --workspace \
 	--locked --all-targets -- -D warnings

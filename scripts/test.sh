@@ -54,18 +54,19 @@ total() {
 	grep -oE "[0-9]+ $1" "$2" | awk '{ sum += $1 } END { print sum + 0 }'
 }
 
-# run_cargo NAME MANIFEST THREADS: the tests of a workspace, so many side by side.
+# run_cargo NAME MANIFEST THREADS [CARGO]: the tests of a workspace, so many side by side, by Cargo or
+# what runs it.
 run_cargo() {
 	local name=$1 log=$results/cargo-$1.log summary=$results/cargo.summary status=0
-	local which=(--manifest-path "$2" --workspace --locked)
+	local which=(--manifest-path "$checkout/$2" --workspace --locked) cargo=${4:-cargo}
 	phase "cargo tests, $name"
 	if cargo nextest --version >/dev/null 2>&1; then
-		cargo nextest run "${which[@]}" --test-threads "$3" --color never 2>&1 |
+		"$cargo" nextest run "${which[@]}" --test-threads "$3" --color never 2>&1 |
 			tee "$log" || status=$?
 		grep -E '^ *Summary ' "$log" >"$summary" || true
-		cargo test "${which[@]}" --doc 2>&1 | tee -a "$log" || status=$?
+		"$cargo" test "${which[@]}" --doc 2>&1 | tee -a "$log" || status=$?
 	else
-		cargo test "${which[@]}" --no-fail-fast --color never 2>&1 | tee "$log" || status=$?
+		"$cargo" test "${which[@]}" --no-fail-fast --color never 2>&1 | tee "$log" || status=$?
 	fi
 	grep '^test result: ' "$log" >>"$summary" || true
 	count "$(total passed "$summary")" "$(total failed "$summary")" \
@@ -191,6 +192,7 @@ fi
 run_cargo host Cargo.toml "$(nproc)"
 # Some of these sleep.
 run_cargo userlib userlib/Cargo.toml "$(($(nproc) + 1))"
+run_cargo modules rust/host/Cargo.toml "$(nproc)" scripts/host.sh
 if [ "${LONG:-}" = 1 ]; then
 	run_long "broken protocol code is noticed" scripts/mutants.sh
 	run_long "fuzzing of the protocol's parsers" scripts/fuzz.sh

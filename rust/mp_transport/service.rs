@@ -156,9 +156,13 @@ kernel::sync::global_lock! {
 }
 
 /// Open the registry: from now on peers and services may register.
+///
+/// # Errors
+///
+/// `ENOMEM`, `EEXIST` if somebody else has the name in sysfs. It is closed again then.
 pub(crate) fn start() -> Result {
     REGISTRY.lock().tree = Some(Tree::new()?);
-    management::start()
+    management::start().inspect_err(|_| stop())
 }
 
 /// Close the registry, which is empty by then, and free what it holds.

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Spin locks: as of the kernel. Those that disable interrupts need more of it than is here.
+
+use super::{
+    Backend,
+    Guard,
+    Lock, //
+};
+
+/// A lock that is spun for.
+#[macro_export]
+macro_rules! new_spinlock {
+    ($inner:expr $(, $name:literal)? $(,)?) => {
+        $crate::sync::SpinLock::new(
+            $inner, $crate::optional_name!($($name)?), $crate::static_lock_class!())
+    };
+}
+pub use new_spinlock;
+
+/// A lock that is spun for.
+pub type SpinLock<T> = Lock<T, SpinLockBackend>;
+
+/// A [`Guard`] of a [`SpinLock`].
+pub type SpinLockGuard<'a, T> = Guard<'a, T, SpinLockBackend>;
+
+/// `spin_lock()` and its like.
+pub struct SpinLockBackend;
+
+// SAFETY: One context owns a lock of `bindings` at a time.
+unsafe impl Backend for SpinLockBackend {
+    type State = bindings::spinlock_t;
+    type GuardState = ();
+
+    unsafe fn init(
+        ptr: *mut Self::State,
+        name: *const crate::ffi::c_char,
+        key: *mut bindings::lock_class_key,
+    ) {
+        // SAFETY: As the caller promises.
+        unsafe { bindings::__spin_lock_init(ptr, name, key) }
+    }
+
+    unsafe fn lock(ptr: *mut Self::State) -> Self::GuardState {
+        // SAFETY: As the caller promises.
+        unsafe { bindings::spin_lock(ptr) }
+    }
+
+    unsafe fn unlock(ptr: *mut Self::State, _guard_state: &Self::GuardState) {
+        // SAFETY: As the caller promises.
+        unsafe { bindings::spin_unlock(ptr) }
+    }
+
+    unsafe fn try_lock(ptr: *mut Self::State) -> Option<Self::GuardState> {
+        // SAFETY: As the caller promises.
+        (unsafe { bindings::spin_trylock(ptr) } != 0).then_some(())
+    }
+
+    unsafe fn assert_is_held(ptr: *mut Self::State) {
+        // SAFETY: As the caller promises.
+        unsafe { bindings::spin_assert_is_held(ptr) }
+    }
+}

@@ -1,0 +1,271 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Contexts: what runs on a host, each with a stack of its own.
+
+use crate::{
+    host::Host,
+    world::{
+        chance,
+        fail,
+        world,
+        World, //
+    }, //
+};
+use generator::{
+    Generator,
+    Gn, //
+};
+use std::{
+    cell::{
+        Cell,
+        RefCell, //
+    },
+    rc::Rc, //
+};
+
+/// What a context runs.
+type Body = Box<dyn FnOnce()>;
+
+/// Words on the stack of a context.
+const STACK: usize = 0x1_0000;
+
+/// What may be done in a context.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    /// A process, or a worker: may sleep.
+    Process,
+    /// A softirq: must not.
+    Softirq,
+}
+
+/// Whether a context can have a turn.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum State {
+    Ready,
+    /// Until somebody wakes it, or until that time.
+    Asleep(Option<u64>),
+}
+
+/// Something that runs on a host.
+pub(crate) struct Context {
+    pub(crate) number: u64,
+    pub(crate) host: Rc<Host>,
+    name: &'static str,
+    kind: Kind,
+    /// Taken out while it runs.
+    stack: RefCell<Option<Generator<'static, Body, ()>>>,
+    pub(crate) state: Cell<State>,
+    /// It is about to sleep, and nobody has woken it since it said so.
+    pub(crate) drowsy: Cell<bool>,
+    pub(crate) timed_out: Cell<bool>,
+    /// Sections in which it must not sleep, one within the other.
+    atomic: Cell<u32>,
+    /// How many of the outermost it has entered.
+    sections: Cell<u64>,
+    ended: Cell<bool>,
+}
+
+impl Context {
+    pub(crate) fn new(
+        number: u64,
+        host: Rc<Host>,
+        name: &'static str,
+        kind: Kind,
+        body: Body,
+    ) -> Self {
+        let mut stack = Gn::<Body>::new_opt(STACK, run_body);
+        stack.set_para(body);
+        Self {
+            number,
+            host,
+            name,
+            kind,
+            stack: RefCell::new(Some(stack)),
+            state: Cell::new(State::Ready),
+            drowsy: Cell::new(false),
+            timed_out: Cell::new(false),
+            atomic: Cell::new(u32::from(kind == Kind::Softirq)),
+            sections: Cell::new(1),
+            ended: Cell::new(false),
+        }
+    }
+
+    /// Give it a turn; whether it has ended.
+    pub(crate) fn resume(&self) -> bool {
+        let stack = self.stack.borrow_mut().take();
+        let mut stack = stack.expect("a context that has ended has no turn");
+        stack.resume();
+        if !stack.is_done() {
+            *self.stack.borrow_mut() = Some(stack);
+            return false;
+        }
+        assert!(
+            self.kind == Kind::Softirq || self.atomic.get() == 0,
+            "{} has ended in a section in which it must not sleep",
+            self.name
+        );
+        self.ended.set(true);
+        crate::queue::wake_all(self.end_queue());
+        // A softirq is a section from its beginning to its end.
+        crate::queue::wake_all(self.host.grace_queue());
+        true
+    }
+
+    /// Where those wait who wait for its end.
+    fn end_queue(&self) -> usize {
+        std::ptr::from_ref(self).addr()
+    }
+
+    /// When it ends its sleep by itself.
+    pub(crate) fn deadline(&self) -> Option<u64> {
+        match self.state.get() {
+            State::Asleep(deadline) => deadline,
+            State::Ready => None,
+        }
+    }
+
+    /// End a sleep whose time is over.
+    pub(crate) fn end_late_sleep(&self, now: u64) {
+        if self.deadline().is_some_and(|at| at <= now) {
+            self.timed_out.set(true);
+            self.state.set(State::Ready);
+        }
+    }
+
+    /// Whether it is in a section in which it must not sleep, and in which one.
+    pub(crate) fn section(&self) -> Option<u64> {
+        (self.atomic.get() != 0).then(|| self.sections.get())
+    }
+
+    pub(crate) fn describe(&self) -> String {
+        let state = match self.state.get() {
+            State::Ready => "runs",
+            State::Asleep(_) => "waits",
+        };
+        format!("{} on host {} {state}", self.name, self.host.number())
+    }
+}
+
+/// What is at the bottom of each stack.
+// The newer way hands out a scope, which would have to be passed through all code of the kernel.
+#[allow(deprecated)]
+fn run_body() {
+    let body = generator::get_yield::<Body>();
+    body.expect("a stack is made for a body")();
+}
+
+/// Give up the turn.
+// As above.
+#[allow(deprecated)]
+pub(crate) fn yield_turn() {
+    generator::yield_with(());
+}
+
+/// The context whose turn it is.
+///
+/// # Panics
+///
+/// If there is none.
+pub(crate) fn current(world: &World) -> Rc<Context> {
+    world.running().expect("in no context of a host")
+}
+
+/// The number of the calling context, which no other of the run has.
+pub fn number() -> u64 {
+    current(&world()).number
+}
+
+/// Something that another processor may see is about to happen: others may go first.
+pub fn point() {
+    let preempt = world().plan.get().preempt;
+    if chance(preempt) {
+        yield_turn();
+    }
+}
+
+/// The caller begins a section in which it must not sleep. It also delays the end of an RCU grace
+/// period, as any such section does.
+pub fn enter_atomic() {
+    let context = current(&world());
+    if context.atomic.get() == 0 {
+        context.sections.set(context.sections.get() + 1);
+    }
+    context.atomic.set(context.atomic.get() + 1);
+}
+
+/// The caller ends such a section.
+///
+/// Fails if it has begun none.
+pub fn leave_atomic() {
+    let context = current(&world());
+    let Some(left) = context.atomic.get().checked_sub(1) else {
+        fail("it ends a section that it has not begun");
+    };
+    context.atomic.set(left);
+    if left == 0 {
+        crate::queue::wake_all(context.host.grace_queue());
+    }
+}
+
+/// Whether the caller must not sleep.
+pub fn in_atomic() -> bool {
+    current(&world()).section().is_some()
+}
+
+/// The caller may sleep now.
+///
+/// Fails if it must not.
+pub fn might_sleep() {
+    if in_atomic() {
+        fail("it sleeps where it must not");
+    }
+    point();
+}
+
+/// Sleep until all sections have ended that contexts of this host are in.
+///
+/// Fails if the caller is in such a section.
+pub fn await_sections() {
+    might_sleep();
+    let world = world();
+    let me = current(&world);
+    let contexts = world.contexts().into_iter();
+    let theirs = contexts.filter(|other| Rc::ptr_eq(&other.host, &me.host));
+    let sections: Vec<_> = theirs.filter_map(|c| Some((c.section()?, c))).collect();
+    let under_way = || {
+        let mut same = sections.iter();
+        same.any(|(section, c)| !c.ended.get() && c.section() == Some(*section))
+    };
+    crate::queue::wait_while(me.host.grace_queue(), under_way);
+}
+
+/// A context that was begun.
+pub struct Handle(Rc<Context>);
+
+impl Handle {
+    /// Sleep until it has ended.
+    pub fn join(&self) {
+        might_sleep();
+        crate::queue::wait_while(self.0.end_queue(), || !self.0.ended.get());
+    }
+
+    /// Whether it has ended.
+    pub fn has_ended(&self) -> bool {
+        self.0.ended.get()
+    }
+}
+
+/// Begin a context on the caller's host.
+pub fn spawn(name: &'static str, kind: Kind, body: impl FnOnce() + 'static) -> Handle {
+    spawn_on(&crate::host(), name, kind, body)
+}
+
+/// Begin a context on a host.
+pub fn spawn_on(
+    host: &Rc<Host>,
+    name: &'static str,
+    kind: Kind,
+    body: impl FnOnce() + 'static,
+) -> Handle {
+    Handle(world().add_context(host.clone(), name, kind, Box::new(body)))
+}

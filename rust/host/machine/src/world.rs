@@ -1,0 +1,286 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! A run: its contexts, which of them is next, and its clock.
+
+use crate::{
+    context::{
+        Context,
+        Kind,
+        State, //
+    },
+    dice::{
+        Dice,
+        Odds, //
+    },
+    host::Host,
+    memory::Memory,
+    queue::Queues, //
+};
+use std::{
+    cell::{
+        Cell,
+        RefCell, //
+    },
+    rc::Rc,
+    sync::Once, //
+};
+
+/// Nanoseconds that a turn takes.
+const TURN_NS: u64 = 100;
+
+/// Turns after which a run has got stuck.
+const MOST_TURNS: u64 = 20_000_000;
+
+/// What a run is like.
+#[derive(Clone, Copy, Debug)]
+pub struct Plan {
+    /// Decides all else.
+    pub seed: u64,
+    /// How often a context gives up its turn at a [`point`](crate::point).
+    pub preempt: Odds,
+    /// How often an allocation fails whose caller must not sleep.
+    pub atomic_fails: Odds,
+    /// How often any other allocation fails.
+    pub fails: Odds,
+}
+
+impl Plan {
+    /// Contexts change often, and no allocation fails.
+    pub fn new(seed: u64) -> Self {
+        Self {
+            seed,
+            preempt: Odds(1, 3),
+            atomic_fails: Odds::NEVER,
+            fails: Odds::NEVER,
+        }
+    }
+
+    /// The same with allocations that fail.
+    pub fn with_failing_memory(self, odds: Odds) -> Self {
+        Self {
+            atomic_fails: odds,
+            fails: odds,
+            ..self
+        }
+    }
+}
+
+/// A run. It belongs to the thread that has begun it.
+pub struct World {
+    pub(crate) plan: Cell<Plan>,
+    pub(crate) dice: RefCell<Dice>,
+    clock: Cell<u64>,
+    /// Those that have not ended.
+    contexts: RefCell<Vec<Rc<Context>>>,
+    running: RefCell<Option<Rc<Context>>>,
+    hosts: RefCell<Vec<Rc<Host>>>,
+    pub(crate) queues: RefCell<Queues>,
+    pub(crate) memory: RefCell<Memory>,
+    next_context: Cell<u64>,
+    /// Why the run has failed; see [`fail`].
+    failure: RefCell<Option<String>>,
+}
+
+thread_local! {
+    static WORLD: RefCell<Option<Rc<World>>> = const { RefCell::new(None) };
+}
+
+/// The run of this thread.
+///
+/// # Panics
+///
+/// If there is none: nothing of a kernel works outside of a host.
+pub(crate) fn world() -> Rc<World> {
+    let world = WORLD.with_borrow(Clone::clone);
+    world.expect("code of a kernel runs on a host, within `machine::run`, only")
+}
+
+/// Run `main` in a process of the first host until it has returned, and then all others until
+/// nothing is left that runs.
+///
+/// # Panics
+///
+/// With what any context panics with, for the reason of [`fail`], or if contexts wait for each
+/// other. The seed is printed.
+pub fn run(plan: Plan, main: impl FnOnce() + 'static) {
+    let world = Rc::new(World {
+        plan: Cell::new(plan),
+        dice: RefCell::new(Dice::new(plan.seed)),
+        clock: Cell::new(1_000_000_000),
+        contexts: RefCell::default(),
+        running: RefCell::default(),
+        hosts: RefCell::default(),
+        queues: RefCell::default(),
+        memory: RefCell::default(),
+        next_context: Cell::new(0),
+        failure: RefCell::default(),
+    });
+    tell_seeds();
+    let before = WORLD.replace(Some(world.clone()));
+    assert!(before.is_none(), "a run within a run");
+    let _end = End;
+    let first = world.add_host();
+    world.add_context(first, "main", Kind::Process, Box::new(main));
+    world.schedule();
+}
+
+/// Have every panic in a run say of which seed it is.
+fn tell_seeds() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let before = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |info| {
+            let world = WORLD.try_with(|world| world.try_borrow().ok()?.clone());
+            if let Ok(Some(world)) = world {
+                eprintln!("in the run of seed {}:", world.plan.get().seed);
+            }
+            before(info);
+        }));
+    });
+}
+
+/// Ends the run of this thread.
+struct End;
+
+impl Drop for End {
+    fn drop(&mut self) {
+        let world = WORLD.take();
+        if std::thread::panicking() {
+            // Contexts have stacks with half-done work on them, which nobody can end.
+            std::mem::forget(world);
+        }
+    }
+}
+
+impl World {
+    /// One more host.
+    pub(crate) fn add_host(&self) -> Rc<Host> {
+        let mut hosts = self.hosts.borrow_mut();
+        let host = Rc::new(Host::new(hosts.len()));
+        hosts.push(host.clone());
+        host
+    }
+
+    pub(crate) fn add_context(
+        &self,
+        host: Rc<Host>,
+        name: &'static str,
+        kind: Kind,
+        body: Box<dyn FnOnce()>,
+    ) -> Rc<Context> {
+        let number = self.next_context.get();
+        self.next_context.set(number + 1);
+        let context = Rc::new(Context::new(number, host, name, kind, body));
+        self.contexts.borrow_mut().push(context.clone());
+        context
+    }
+
+    /// The context whose turn it is, if it is not the scheduler's.
+    pub(crate) fn running(&self) -> Option<Rc<Context>> {
+        self.running.borrow().clone()
+    }
+
+    /// Those that have not ended, in the order in which they began.
+    pub(crate) fn contexts(&self) -> Vec<Rc<Context>> {
+        self.contexts.borrow().clone()
+    }
+
+    /// Give turns until all contexts have ended.
+    fn schedule(&self) {
+        for _ in 0..MOST_TURNS {
+            let Some(next) = self.choose() else {
+                return;
+            };
+            self.clock.set(self.clock.get() + TURN_NS);
+            *self.running.borrow_mut() = Some(next.clone());
+            let ended = next.resume();
+            *self.running.borrow_mut() = None;
+            if let Some(why) = self.failure.take() {
+                panic!("{why}");
+            }
+            if ended {
+                let mut contexts = self.contexts.borrow_mut();
+                contexts.retain(|other| other.number != next.number);
+            }
+        }
+        panic!("no end after {MOST_TURNS} turns: {}", self.describe());
+    }
+
+    /// Whose turn is next; `None` if all have ended. The clock moves on if all sleep.
+    fn choose(&self) -> Option<Rc<Context>> {
+        loop {
+            let contexts = self.contexts.borrow();
+            let now = self.clock.get();
+            for context in contexts.iter() {
+                context.end_late_sleep(now);
+            }
+            let ready: Vec<_> = contexts
+                .iter()
+                .filter(|context| context.state.get() == State::Ready)
+                .collect();
+            if !ready.is_empty() {
+                let at = self.dice.borrow_mut().below(ready.len() as u64);
+                return ready.get(at as usize).copied().cloned();
+            }
+            if contexts.is_empty() {
+                return None;
+            }
+            let next = contexts.iter().filter_map(|context| context.deadline());
+            match next.min() {
+                Some(at) => self.clock.set(at),
+                None => panic!("deadlock: {}", self.describe()),
+            }
+        }
+    }
+
+    /// What each context is doing.
+    fn describe(&self) -> String {
+        let contexts = self.contexts();
+        let lines = contexts.iter().map(|context| context.describe());
+        lines.collect::<Vec<_>>().join("; ")
+    }
+}
+
+/// End the run, which fails for that reason: the kernel would have stopped here.
+///
+/// Functions in C call this as well, through which a panic cannot go.
+pub fn fail(why: impl Into<String>) -> ! {
+    let world = world();
+    let who = world.running().map(|context| context.describe());
+    let why = format!("{}: {}", who.unwrap_or_default(), why.into());
+    *world.failure.borrow_mut() = Some(why);
+    loop {
+        crate::context::yield_turn();
+    }
+}
+
+/// Nanoseconds of the clock.
+pub fn now() -> u64 {
+    world().clock.get()
+}
+
+/// Whether what has these odds happens now.
+pub fn chance(odds: Odds) -> bool {
+    world().dice.borrow_mut().chance(odds)
+}
+
+/// A number below `end`, which is not zero.
+pub fn below(end: u64) -> u64 {
+    world().dice.borrow_mut().below(end)
+}
+
+/// Change how often allocations fail from now on, in both kinds.
+pub fn set_failing_memory(odds: Odds) {
+    let world = world();
+    world.plan.set(world.plan.get().with_failing_memory(odds));
+}
+
+/// Sleep until the clock shows `at`.
+pub fn sleep_until(at: u64) {
+    crate::might_sleep();
+    while now() < at {
+        crate::queue::prepare(crate::queue::NOBODY, false);
+        crate::queue::schedule(Some(at));
+        crate::queue::finish(crate::queue::NOBODY);
+    }
+}

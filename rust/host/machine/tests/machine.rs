@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Runs of contexts: order by seed, sleep, sections, hosts, memory.
+
+use machine::{
+    context,
+    dice::Odds,
+    memory,
+    queue,
+    run,
+    spawn,
+    spawn_on,
+    statics::place,
+    Host,
+    Kind,
+    Plan, //
+};
+use std::{
+    alloc::Layout,
+    cell::{
+        Cell,
+        RefCell, //
+    },
+    rc::Rc,
+    sync::atomic::{
+        AtomicU32,
+        Ordering::Relaxed, //
+    }, //
+};
+
+/// The order in which two contexts note their steps.
+fn order(seed: u64) -> Vec<(u8, u8)> {
+    let notes = Rc::new(RefCell::new(Vec::new()));
+    let kept = notes.clone();
+    run(Plan::new(seed), move || {
+        for who in 0..2 {
+            let notes = notes.clone();
+            spawn("note", Kind::Process, move || {
+                for step in 0..8 {
+                    notes.borrow_mut().push((who, step));
+                    machine::point();
+                }
+            });
+        }
+    });
+    Rc::try_unwrap(kept).expect("the run is over").into_inner()
+}
+
+#[test]
+fn a_seed_gives_one_order_and_others_give_others() {
+    assert_eq!(order(3), order(3));
+    assert_eq!(order(3).len(), 16);
+    assert!((0..10).any(|seed| order(seed) != order(3)));
+}
+
+#[test]
+fn a_sleeper_is_woken_or_its_time_is_over() {
+    run(Plan::new(1), || {
+        let queue = 1;
+        let flag = Rc::new(Cell::new(false));
+        let mine = flag.clone();
+        spawn("waker", Kind::Process, move || {
+            flag.set(true);
+            queue::wake_all(queue);
+        });
+        queue::wait_while(queue, move || !mine.get());
+        let start = machine::now();
+        queue::prepare(queue, false);
+        assert!(queue::schedule(Some(start + 1_000_000)));
+        queue::finish(queue);
+        assert!((start + 1_000_000..start + 1_100_000).contains(&machine::now()));
+    });
+}
+
+#[test]
+fn one_exclusive_sleeper_is_woken_at_a_time() {
+    run(Plan::new(1), || {
+        let woken = Rc::new(Cell::new(0));
+        let sleepers: Vec<_> = (0..3)
+            .map(|_| {
+                let woken = woken.clone();
+                spawn("sleeper", Kind::Process, move || {
+                    queue::prepare(1, true);
+                    queue::schedule(None);
+                    queue::finish(1);
+                    woken.set(woken.get() + 1);
+                })
+            })
+            .collect();
+        machine::sleep_until(machine::now() + 1_000_000);
+        queue::wake(1, 1);
+        machine::sleep_until(machine::now() + 1_000_000);
+        assert_eq!(woken.get(), 1);
+        queue::wake_all(1);
+        sleepers.iter().for_each(machine::Handle::join);
+        assert_eq!(woken.get(), 3);
+    });
+}
+
+#[test]
+#[should_panic(expected = "deadlock: main on host 0 waits")]
+fn who_waits_for_nobody_is_reported() {
+    run(Plan::new(1), || queue::wait_while(1, || true));
+}
+
+#[test]
+#[should_panic(expected = "it sleeps where it must not")]
+fn a_softirq_must_not_sleep() {
+    run(Plan::new(1), || {
+        spawn("softirq", Kind::Softirq, machine::might_sleep);
+    });
+}
+
+#[test]
+fn a_grace_period_waits_for_sections_that_were_there_before_and_no_others() {
+    for seed in 0..50 {
+        run(Plan::new(seed), || {
+            let is_over = Rc::new(Cell::new(false));
+            let done = Rc::new(Cell::new(0));
+            let (stop, count) = (is_over.clone(), done.clone());
+            // In a section at any time that somebody else can see.
+            let reader = spawn("reader", Kind::Process, move || {
+                while !stop.get() {
+                    machine::enter_atomic();
+                    for _ in 0..10 {
+                        machine::point();
+                    }
+                    count.set(count.get() + 1);
+                    machine::leave_atomic();
+                }
+            });
+            while done.get() == 0 {
+                machine::point();
+            }
+            let before = done.get();
+            context::await_sections();
+            assert!(done.get() > before);
+            is_over.set(true);
+            reader.join();
+        });
+    }
+}
+
+static SHARED: AtomicU32 = AtomicU32::new(5);
+
+/// The static of the host that the caller runs on.
+fn own() -> &'static AtomicU32 {
+    // SAFETY: The image of a host lives until the run is over, and is as the static is.
+    unsafe { &*place((&raw const SHARED).cast_mut()) }
+}
+
+#[test]
+fn each_host_has_statics_of_its_own_which_can_be_made_anew() {
+    for _ in 0..2 {
+        run(Plan::new(1), || {
+            let other = Host::add();
+            assert_eq!(own().fetch_add(1, Relaxed), 5);
+            let theirs = spawn_on(&other, "other", Kind::Process, || {
+                assert_eq!(own().fetch_add(10, Relaxed), 5);
+            });
+            theirs.join();
+            assert_eq!(own().load(Relaxed), 6);
+            // SAFETY: Nobody refers to this host's statics.
+            unsafe { machine::host().image().renew_crate("machine") };
+            assert_eq!(own().load(Relaxed), 5);
+            assert_eq!(SHARED.load(Relaxed), 5);
+        });
+    }
+}
+
+#[test]
+fn memory_is_counted_and_an_allocation_fails_when_the_dice_say_so() {
+    let layout = Layout::new::<u64>();
+    run(Plan::new(1), move || {
+        let piece = memory::allocate(layout, true);
+        assert!(!piece.is_null());
+        assert_eq!(memory::pieces_of(&machine::host()), 1);
+        // SAFETY: Nobody else has it.
+        unsafe { memory::free(piece) };
+        assert_eq!(memory::pieces_of(&machine::host()), 0);
+    });
+    let plan = Plan::new(1).with_failing_memory(Odds::ALWAYS);
+    run(plan, move || assert!(memory::allocate(layout, true).is_null()));
+}
+
+#[test]
+#[should_panic(expected = "it frees memory twice")]
+fn memory_is_freed_once() {
+    run(Plan::new(1), || {
+        let piece = memory::allocate(Layout::new::<u64>(), true);
+        // SAFETY: Nobody else has it; the second time is refused.
+        unsafe { memory::free(piece) };
+        // SAFETY: As above.
+        unsafe { memory::free(piece) };
+    });
+}

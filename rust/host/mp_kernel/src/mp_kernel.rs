@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! The abstractions on the host: those of `rust/abstractions`, as far as modules that compile here
+//! use them, on the functions of `mp_bindings`. Files that lie here stand in for larger ones:
+//!
+//! * [`dma_buf`], [`user_pages`]: memory of drivers and processes, of which there is none.
+//! * [`genl`]: generic netlink without sockets.
+//! * [`kobject`]: directories of sysfs, which tests read.
+//! * [`net`]: NAPI, as contexts of a host.
+//! * [`ntb`]: accesses to memory that others change; no devices yet.
+//! * [`param`]: values of parameters.
+//! * [`pci`]: what a function is; none is there.
+//! * [`trace`]: events that nobody records.
+
+pub mod barrier;
+pub mod bytes;
+pub mod contiguous;
+pub mod cpu;
+pub mod dma_buf;
+pub mod error;
+pub mod fifo;
+pub mod genl;
+pub mod iomem;
+pub mod kobject;
+pub mod net;
+pub mod notifier;
+pub mod ntb;
+pub mod param;
+pub mod pci;
+pub mod random;
+pub mod shared_pages;
+pub mod sync;
+pub mod time;
+pub mod trace;
+pub mod user_pages;
+pub mod wait;
+pub mod worker;
