@@ -208,6 +208,14 @@ impl Link for Sink {
     fn bridge(&self) -> u32 {
         self.bridge
     }
+
+    fn counters(&self) -> &'static [&'static CStr] {
+        &[c"bridge"]
+    }
+
+    fn counter(&self, _index: usize) -> u64 {
+        self.bridge.into()
+    }
 }
 
 /// This host as the RP, and its peers: number `n` has index and bus `n`.

@@ -622,6 +622,19 @@ mod tests {
     }
 
     #[test]
+    fn counters_of_a_link_are_named_as_long_as_the_peer_is_there() -> Result {
+        let fabric = Fabric::star(2)?;
+        let peer = fabric.peer(2)?;
+        assert_eq!(peer.link_counters(), [c"bridge"]);
+        assert_eq!(peer.link_counter(0), 2);
+        drop(fabric);
+        assert!(peer.link_counters().is_empty());
+        assert_eq!(peer.link_counter(0), 0);
+        assert_eq!(peer.transport().name(), c"kunit");
+        Ok(())
+    }
+
+    #[test]
     fn a_peer_is_asked_for_its_statistics_and_waited_for_so_long() -> Result {
         let fabric = Fabric::new(1)?;
         let peer = fabric.peer(1)?;

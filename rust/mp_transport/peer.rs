@@ -173,7 +173,6 @@ pub struct Peer {
     queues: u16,
     max_frame: usize,
     bridge: u64,
-    counters: &'static [&'static CStr],
     /// Peers with frames that wait for room in the rings of this one.
     waiting: Atomic<PeerSet>,
     /// Peers that this one's frames have been forwarded to since they were last
@@ -202,7 +201,7 @@ impl Peer {
         link: Arc<dyn Link>,
         areas: Option<Areas>,
     ) -> Result<Arc<Self>> {
-        let (queues, max_frame, counters) = (link.queues(), link.max_frame(), link.counters());
+        let (queues, max_frame) = (link.queues(), link.max_frame());
         let bridge = u64::from(transport.id()) << 32 | u64::from(link.bridge());
         let cell = RcuArc::empty();
         cell.replace(Some(Arc::new(LinkRef(link), GFP_KERNEL)?));
@@ -218,7 +217,6 @@ impl Peer {
                 queues,
                 max_frame,
                 bridge,
-                counters,
                 waiting: Atomic::new(0),
                 untold: [const { Atomic::new(0) }; MAX_QUEUES as usize],
                 areas,
@@ -407,9 +405,21 @@ impl Peer {
         }
     }
 
-    /// See [`Link::counters`].
+    /// See [`Link::counters`]. None when the peer has left: the names are its transport's, whose
+    /// module may have gone since.
     pub fn link_counters(&self) -> &'static [&'static CStr] {
-        self.counters
+        self.with_link(|link| link.counters()).unwrap_or(&[])
+    }
+
+    /// Call `f` with the name and the value of each of the link's counters, until it fails. It does
+    /// not sleep. Does nothing when the peer has left.
+    pub(crate) fn for_each_counter(&self, mut f: impl FnMut(&CStr, u64) -> Result) -> Result {
+        // The names are there as long as the link is.
+        let each = self.with_link(|link| {
+            let mut counters = link.counters().iter().enumerate();
+            counters.try_for_each(|(index, name)| f(name, link.counter(index)))
+        });
+        each.unwrap_or(Ok(()))
     }
 
     /// See [`Link::counter`]. Zero when the peer has left.

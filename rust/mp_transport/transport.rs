@@ -17,6 +17,7 @@ use crate::{
 use kernel::{
     new_mutex,
     prelude::*,
+    str::CString,
     sync::{
         atomic::{
             Atomic,
@@ -47,7 +48,8 @@ pub(crate) trait Announcements: Send + Sync {
 #[pin_data]
 pub struct TransportEntry {
     id: u32,
-    name: &'static CStr,
+    /// A copy: who reads it may do so after the transport's module has gone.
+    name: CString,
     /// Counters of the peers that have left.
     retired: Stats,
     /// Whether it is being unloaded (`IDT-PEER-5`).
@@ -58,7 +60,8 @@ pub struct TransportEntry {
 }
 
 impl TransportEntry {
-    pub(crate) fn new(id: u32, name: &'static CStr) -> Result<Arc<Self>> {
+    pub(crate) fn new(id: u32, name: &CStr) -> Result<Arc<Self>> {
+        let name = CString::try_from(name)?;
         Arc::pin_init(
             pin_init!(Self {
                 id,
@@ -90,8 +93,8 @@ impl TransportEntry {
     }
 
     /// Its name, e.g. `ntb`.
-    pub fn name(&self) -> &'static CStr {
-        self.name
+    pub fn name(&self) -> &CStr {
+        &self.name
     }
 
     /// Counters over all its peers, also those that have left.
@@ -129,7 +132,7 @@ impl Registration {
     /// # Errors
     ///
     /// `EEXIST` if the id is taken, `ENOSPC` if the registry is full, `ENOMEM`.
-    pub fn new(id: u32, name: &'static CStr) -> Result<Self> {
+    pub fn new(id: u32, name: &CStr) -> Result<Self> {
         let entry = TransportEntry::new(id, name)?;
         service::transport_add(&entry)?;
         Ok(Self { entry })

@@ -335,6 +335,10 @@ pub enum Mismatch {
 
 const MAX_ACTIONS: usize = 6;
 
+/// How often a peer may change its identity within [`Config::stable`]. A host is named once when its
+/// root processor is found and once when it is lost; each change takes the caller a grace period.
+const MAX_CHANGES: u32 = 16;
+
 /// What to do after an input, in order.
 #[derive(Debug, Clone, Default)]
 #[must_use]
@@ -420,6 +424,9 @@ pub struct Link<R> {
     hold_until: u64,
     backoff: u64,
     up_since: u64,
+    /// Changes of the peer's identity since then.
+    changes: u32,
+    changes_since: u64,
 }
 
 impl<R: Rng> Link<R> {
@@ -445,6 +452,8 @@ impl<R: Rng> Link<R> {
             hold_until: 0,
             backoff: config.backoff_min,
             up_since: 0,
+            changes: 0,
+            changes_since: 0,
         }
     }
 
@@ -778,9 +787,22 @@ impl<R: Rng> Link<R> {
         } else if is_altered(&hello, &peer) {
             self.reject(now, todo);
         } else if hello.identity != peer.identity {
-            self.peer = Some(hello);
-            todo.push(Action::PeerChanged(hello.identity));
+            self.change(hello, now, todo);
         }
+    }
+
+    /// The peer has another identity. One that has too many of them does not behave.
+    fn change(&mut self, hello: Hello, now: u64, todo: &mut Actions) {
+        if now.saturating_sub(self.changes_since) >= self.config.stable {
+            (self.changes, self.changes_since) = (0, now);
+        }
+        self.changes += 1;
+        if self.changes > MAX_CHANGES {
+            self.reject(now, todo);
+            return;
+        }
+        self.peer = Some(hello);
+        todo.push(Action::PeerChanged(hello.identity));
     }
 
     fn reject(&mut self, now: u64, todo: &mut Actions) {

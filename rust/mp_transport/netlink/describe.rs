@@ -42,9 +42,7 @@ pub(super) fn peer(message: &mut Message<'_>, peer: &Peer) -> Result {
     message.number(uapi::MP_A_TX_QUEUES, peer.tx_queues().into())?;
     message.number(uapi::MP_A_MAX_FRAME, peer.max_frame() as u64)?;
     stats(message, &peer.stats().snapshot())?;
-    for (index, name) in peer.link_counters().iter().enumerate() {
-        counter(message, name, peer.link_counter(index))?;
-    }
+    peer.for_each_counter(|name, value| counter(message, name, value))?;
     match peer.details() {
         Some(details) => link(message, peer, &details),
         None => Ok(()),

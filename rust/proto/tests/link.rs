@@ -568,6 +568,41 @@ fn further_windows_that_change_within_the_epoch_are_corrupt() {
     assert_eq!(t.a.down_reasons(), [DownReason::Corrupt]);
 }
 
+/// Each change costs the caller a grace period: there is a limit, which an honest host does not meet
+#[test]
+fn a_peer_that_changes_its_identity_again_and_again_does_not_behave() {
+    let mut t = Two::up();
+    let names = [identity(0).features, 1].map(|features| Identity {
+        features,
+        ..identity(0)
+    });
+    for n in 1..=16 {
+        let todo = t.a.link.set_identity(names[n % 2], t.now);
+        t.a.carry_out(&t.b.ram, todo, t.now);
+        t.run(30);
+    }
+    let changes = |t: &Two| {
+        let changes = t.b.log.iter();
+        changes
+            .filter(|todo| matches!(todo, Action::PeerChanged(_)))
+            .count()
+    };
+    assert_eq!((changes(&t), t.states()), (16, (State::Up, State::Up)));
+    // Time makes up for it.
+    t.run(6000);
+    let todo = t.a.link.set_identity(names[1], t.now);
+    t.a.carry_out(&t.b.ram, todo, t.now);
+    t.run(30);
+    assert_eq!(changes(&t), 17);
+    for n in 0..16 {
+        let todo = t.a.link.set_identity(names[n % 2], t.now);
+        t.a.carry_out(&t.b.ram, todo, t.now);
+        t.run(30);
+    }
+    assert_eq!(changes(&t), 32);
+    assert_eq!(t.b.down_reasons(), [DownReason::Corrupt]);
+}
+
 /// IDT-ID-5: an endpoint learns its id from the RP while the link is up
 #[test]
 fn a_changed_identity_is_told_without_a_new_epoch() {
