@@ -17,6 +17,7 @@
 //! * [`interface`]: the local ends of links.
 //! * [`user`]: what serves programs: offsets, mappings, waits.
 //! * [`windows`]: windows and lists of the user service.
+//! * `tasks.c`: what these ask of tasks.
 //! * `capi.c`: the suite of the interface for modules in C.
 //! * [`fixture`]: a transport without a wire, and a function that notes what it
 //!   is given.

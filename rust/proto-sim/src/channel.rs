@@ -135,6 +135,8 @@ struct Spot {
     /// Its bytes when it arrived.
     came: Bytes,
     at: Cell<At>,
+    /// It is being copied, and must stay where it is.
+    is_pinned: Cell<bool>,
 }
 
 type Rx = ReceivingHalf<Parts, Vec<Option<Kept<Rc<Spot>>>>>;
@@ -171,6 +173,8 @@ struct Shared {
     /// By ring.
     in_hands: Vec<InHands>,
     moved_out: Cell<u64>,
+    /// There is no memory to move records to.
+    is_short: Cell<bool>,
 }
 
 impl Shared {
@@ -291,7 +295,8 @@ impl receiving::Context<Rc<Spot>> for On<'_> {
     }
 
     fn move_out(&self, spot: &Rc<Spot>) -> bool {
-        if spot.at.get() != At::Ring {
+        let stays = spot.is_pinned.get() || self.shared.is_short.get();
+        if spot.at.get() != At::Ring || stays {
             return false;
         }
         self.shared.look(spot);
@@ -324,7 +329,8 @@ impl Upper<Rc<Spot>, Bytes> for Service<'_> {
     fn frame(&self, frame: &Arrived<'_>) -> Option<Rc<Spot>> {
         let came = bytes_of(frame.record, &self.on.shared.near);
         self.take(came.clone(), frame.is_last);
-        if !(frame.may_keep && self.dice.borrow_mut().once_in(self.keeps)) {
+        let dice = self.dice.borrow();
+        if !(frame.may_keep && dice.once_in(self.keeps)) {
             return None;
         }
         let spot = Rc::new(Spot {
@@ -332,6 +338,7 @@ impl Upper<Rc<Spot>, Bytes> for Service<'_> {
             record: *frame.record,
             came,
             at: Cell::new(At::Ring),
+            is_pinned: Cell::new(dice.once_in(4)),
         });
         self.on.in_hands().kept.borrow_mut().push(spot.clone());
         Some(spot)
@@ -408,6 +415,7 @@ impl Channel {
                 asleep: RefCell::default(),
                 in_hands: rings.iter().map(|_| InHands::default()).collect(),
                 moved_out: Cell::new(0),
+                is_short: Cell::new(false),
             },
             rings,
             dice: made.dice,
@@ -571,22 +579,25 @@ impl Channel {
         }
     }
 
-    /// A function gives back something that it keeps, after a look at it; the queues that are to
-    /// be polled for it.
+    /// A function gives back something that it keeps, after a look at it, or a copy of that ends;
+    /// the queues that are to be polled for it. Memory is short or not until the next time.
     pub fn give_back_kept(&mut self) -> Vec<u16> {
         let mut urgent = Vec::new();
+        self.shared.is_short.set(self.dice.once_in(4));
         for (number, hands) in self.shared.in_hands.iter().enumerate() {
             let mut kept = hands.kept.borrow_mut();
             if kept.is_empty() {
                 continue;
             }
             let pick = self.dice.pick(kept.len());
-            let spot = kept.swap_remove(pick);
-            if spot.at.replace(At::Nowhere) != At::Ring {
-                continue;
+            if !kept[pick].is_pinned.replace(false) {
+                let spot = kept.swap_remove(pick);
+                if spot.at.replace(At::Nowhere) != At::Ring {
+                    continue;
+                }
+                self.shared.look(&spot);
+                hands.returned.borrow_mut().push(spot.place);
             }
-            self.shared.look(&spot);
-            hands.returned.borrow_mut().push(spot.place);
             if hands.urgent.get() {
                 urgent.push(queue_of(number));
             }
