@@ -170,7 +170,7 @@ module! {
         },
         loopback_kib: u32 {
             default: 16384,
-            description: "most memory of this host as a peer of itself, in KiB, 64 to 1048576; taken when it is used",
+            description: "most memory of this host as a peer of itself, and of private segments, in KiB, 64 to 1048576; taken when it is used",
         },
     },
 }

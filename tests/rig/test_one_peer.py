@@ -20,7 +20,7 @@ LENGTH = 4 * PAGE
 
 @pytest.fixture(scope="module")
 def fabric(boot):
-    """Bridges with windows that can be led to memory of a process."""
+    """Boot three hosts, whose bridges have windows that can be led to memory of a process."""
     fabric = boot(hosts=3)
     parameters = {"ntb_hw_ivshmem": "personality=amd"}
     stack.load(*fabric.hosts, modules=MODULES, parameters=parameters)

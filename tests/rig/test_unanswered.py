@@ -67,7 +67,7 @@ def ask_for_all(process, number):
 
 
 def asking(process, number, count=1):
-    """Calls in threads, which wait."""
+    """Start calls in threads, and return when they wait."""
     fields = wanted(process, number)
     calls = [process.later("CONNECT", "mp_connect", **fields) for _ in range(count)]
     process.read(process.buffer, 1)

@@ -5,8 +5,8 @@
 
 use crate::{
     sys::{self, mp_export, mp_import, mp_segment_dmabuf},
-    Call, Connection, Deadline, Device, Errno, Error, Fabric, Object, Result, Rights, Segment,
-    Subject,
+    Call, CharDevice, Connection, Deadline, Device, Errno, Error, Fabric, Object, Result, Rights,
+    Segment, Subject,
 };
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -63,7 +63,7 @@ impl From<DmaBuf> for OwnedFd {
 
 /// What a process was handed, and what it may do with it.
 #[derive(Debug)]
-pub enum Imported<D: Device> {
+pub enum Imported<D: Device = CharDevice> {
     /// The memory of a segment, and no more: what peers may do with it is said by its owner, and
     /// calls for that fail with `EACCES`. Without [`Rights::WRITE`] it is mapped as
     /// [`ReadOnly`](crate::ReadOnly).
