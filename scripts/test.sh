@@ -13,6 +13,8 @@
 # fails is repeated once, counted, and named among those that were; how it failed is
 # in build/results/*.repeated. What a kernel complained of, lost memory and tests that
 # hang are not forgiven.
+#
+# How long each phase took is in build/results/seconds, each file of pytest in *.files there.
 
 . "$(dirname -- "${BASH_SOURCE[0]}")/common.sh"
 

@@ -11,10 +11,21 @@ _TRACING = "/sys/kernel/tracing"
 _EVENT = f"{_TRACING}/events/raw_syscalls/sys_enter"
 
 
+def _there(command):
+    """A command in the directory of tracing."""
+    mount = f"[ -e {_TRACING}/trace ] || mount -t tracefs nodev {_TRACING}"
+    return f"{{ {mount}; }} && cd {_TRACING} && {command}"
+
+
 def trace(guest, command):
     """Run a command in the directory of tracing."""
-    mount = "mountpoint -q /sys/kernel/tracing || mount -t tracefs nodev /sys/kernel/tracing"
-    return guest.run(f"({mount}) && cd /sys/kernel/tracing && {command}").out
+    return guest.run(_there(command)).out
+
+
+def _traces(guests, commands):
+    """As `trace`, on some hosts at once."""
+    begun = [guest.spawn(_there(command), 30) for guest, command in zip(guests, commands)]
+    return [process.wait().check().out for process in begun]
 
 
 def events(guest, event):
@@ -44,6 +55,14 @@ class SystemCall(NamedTuple):
     number: int
 
 
+def _follow(pid):
+    """The command that lets all threads of a process be traced, and those that they begin."""
+    options = "echo 1 > options/event-fork && echo > set_event_pid"
+    # A thread that begins while they are listed is there the second time.
+    every = f"for task in /proc/{pid}/task/*; do echo ${{task##*/}}; done >> set_event_pid"
+    return f"{options} && {every} && {every}"
+
+
 @contextmanager
 def system_calls_of(*processes):
     """Watch system calls of all threads of processes, also of those that begin meanwhile; each
@@ -51,11 +70,7 @@ def system_calls_of(*processes):
     returns a list of `SystemCall` for each process."""
     guests = [guest for guest, _ in processes]
     assert len(set(guests)) == len(guests)
-    options = "echo 1 > options/event-fork && echo > set_event_pid"
-    for guest, pid in processes:
-        # A thread that begins while they are listed is there the second time.
-        every = f"for task in /proc/{pid}/task/*; do echo ${{task##*/}}; done >> set_event_pid"
-        trace(guest, f"{options} && {every} && {every}")
+    _traces(guests, [_follow(pid) for _, pid in processes])
     stack.everywhere(guests, f"echo > {_TRACING}/trace && echo 1 > {_EVENT}/enable")
     try:
         yield lambda: _watched(guests)
@@ -68,7 +83,7 @@ def system_calls_of(*processes):
 def _watched(guests):
     # Reading takes a while, in which there may be more.
     stack.everywhere(guests, f"echo 0 > {_EVENT}/enable")
-    return [_listed(trace(guest, "cat trace")) for guest in guests]
+    return [_listed(lines) for lines in _traces(guests, ["cat trace"] * len(guests))]
 
 
 def _listed(lines):
