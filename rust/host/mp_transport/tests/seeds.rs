@@ -86,4 +86,3 @@ fn run_short() {
     let odds = [Odds::NEVER, Odds(1, 50), Odds(1, 10), Odds(1, 3)];
     set_failing_memory(odds[below(odds.len() as u64) as usize]);
 }
-
