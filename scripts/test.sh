@@ -48,7 +48,8 @@ total() {
 	grep -oE "[0-9]+ $1" "$2" | awk '{ sum += $1 } END { print sum + 0 }'
 }
 
-# run_cargo NAME MANIFEST [CARGO]: the tests of a workspace, by Cargo or what runs it.
+# run_cargo NAME MANIFEST [CARGO]: the tests of a workspace, by Cargo or what runs it. Examples in
+# documents are tests only where Cargo itself runs: those of the kernel's crates are the kernel's.
 run_cargo() {
 	local name=$1 log=$results/cargo-$1.log summary=$results/cargo.summary status=0
 	local which=(--manifest-path "$checkout/$2" --workspace --locked) cargo=${3:-cargo}
@@ -56,7 +57,7 @@ run_cargo() {
 	if cargo nextest --version >/dev/null 2>&1; then
 		"$cargo" nextest run "${which[@]}" --color never 2>&1 | tee "$log" || status=$?
 		grep -E '^ *Summary ' "$log" >"$summary" || true
-		"$cargo" test "${which[@]}" --doc 2>&1 | tee -a "$log" || status=$?
+		[ "$cargo" != cargo ] || cargo test "${which[@]}" --doc 2>&1 | tee -a "$log" || status=$?
 	else
 		"$cargo" test "${which[@]}" --no-fail-fast --color never 2>&1 | tee "$log" || status=$?
 	fi
