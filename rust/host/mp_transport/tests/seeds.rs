@@ -6,9 +6,15 @@
 //! SEEDS=N takes so many seeds of each test, SEED=N that one alone.
 //!
 //! * [`load`]: the module itself.
+//! * [`forward`]: a peer that forwards.
 //! * [`registry`]: peers and functions come and go while frames do.
 //! * [`pieces`]: memory of both ends of a link.
 
+#[allow(dead_code)]
+#[path = "../../../mp_kunit/fixture.rs"]
+mod fixture;
+#[path = "seeds/forward.rs"]
+mod forward;
 #[path = "seeds/load.rs"]
 mod load;
 #[path = "seeds/pieces.rs"]
