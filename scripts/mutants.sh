@@ -1,13 +1,15 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-only
 #
-# Breaks the protocol crate on purpose, one patch of rust/proto/mutants at a time, in a
-# copy, and demands that its tests notice. The second line of a patch says which do:
+# Breaks the protocol crate and the modules that run on the host on purpose, one patch of
+# rust/proto/mutants at a time, in a copy, and demands that tests notice. The second line of a
+# patch says which do:
 #
 #   simulator   some seeds of rust/proto-sim
 #   loom        the model checker's tests
 #   proto       the crate's unit tests, or those of links, rings, halves of rings alone and together,
 #               crossing, pairing, queue pairs, registers, what is shared, work queues
+#   host        the modules' own tests on the host
 #
 #   mutants.sh [PATCH...]
 #
@@ -33,6 +35,11 @@ detect() {
 		! "$CARGO_TARGET_DIR/release/mp-sim" --count "$seeds" --no-shrink
 		return
 		;;
+	host)
+		"$copy/scripts/host.sh" test --quiet --locked -p mp_transport --no-run || return
+		! "$copy/scripts/host.sh" test --quiet --locked -p mp_transport
+		return
+		;;
 	loom) tests+=(--release --test loom --test queue_pair_loom) ;;
 	proto) tests+=(--lib --test halves --test link --test messages --test ring --test crossing --test pairing --test pairing_cost --test pairing_held --test queue_pair --test receiving --test register --test sending --test sharing --test work) ;;
 	*) die "unknown tests: $1" ;;
@@ -45,8 +52,8 @@ fresh_copy() {
 	rm -rf "$copy"
 	mkdir -p "$copy"
 	# New files all of them: Cargo must not take what the last mutant left for theirs.
-	tar -c --exclude target Cargo.toml Cargo.lock Documentation rust/bridge-model rust/proto \
-		rust/proto-sim scripts/rig | tar -x -m -C "$copy"
+	tar -c --exclude target Cargo.toml Cargo.lock Documentation include rust scripts uapi |
+		tar -x -m -C "$copy"
 }
 
 cd "$checkout"

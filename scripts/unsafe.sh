@@ -30,6 +30,17 @@ places() {
 		rust/pximc_ntb/further.rs       the same
 		rust/pximc_ntb/inward.rs        the same
 		rust/pximc_ntb/local.rs         the same
+		rust/host/bindings/src/         stands in for functions in C
+		rust/host/kernel/src/module.rs  initialises modules in place
+		rust/host/kernel/src/page.rs    wraps such functions
+		rust/host/kernel/src/sync       locks on them
+		rust/host/kernel/src/sync.rs    the same
+		rust/host/kernel/tests/         uses memory that has gone, for tests
+		rust/host/machine/src/memory.rs allocates
+		rust/host/machine/src/statics.rs    copies what modules have in statics
+		rust/host/machine/tests/        both, for tests
+		rust/host/mp_bindings/src/      stands in for functions in C
+		rust/host/mp_kernel/src/genl.rs an unsafe trait of the abstractions
 		rust/mp_func_ether/port.rs      counts for a transmit queue alone
 		rust/mp_func_user.rs            initialises static locks
 		rust/mp_func_user/quota.rs      has them

@@ -394,7 +394,9 @@ mod tests {
         }
         let epoch = peer.memory().ok_or(ENOENT)?.epoch();
         peer.reset();
-        assert!(soon(|| interface.is_up() && !has(&interface, &peer)));
+        // Between its lives it has none.
+        let is_another = |next: Arc<Peer>| !Arc::ptr_eq(&next, &peer);
+        assert!(soon(|| interface.peer().is_some_and(is_another)));
         let again = interface.peer().ok_or(ENOENT)?;
         assert!(again.memory().is_some_and(|memory| memory.epoch() > epoch));
         assert!(peer.send(&frame()?, 0).is_err());

@@ -13,7 +13,7 @@ from shortage import refused, running_out
 MODULES = ("mp_kernel", "mp_transport", "mp_kunit")
 # By suite: the source, and what its cases look like there.
 SUITES = {
-    "mp_transport": ("rust/mp_kunit.rs", r"#\[test\]\s+fn (\w+)\("),
+    "mp_transport": ("rust/mp_kunit/frames.rs", r"#\[test\]\s+fn (\w+)\("),
     "mp_bytes": ("rust/mp_kunit/bytes.rs", r"#\[test\]\s+fn (\w+)\("),
     "mp_fifo": ("rust/mp_kunit/fifo.rs", r"#\[test\]\s+fn (\w+)\("),
     "mp_forward": ("rust/mp_kunit/forward.rs", r"#\[test\]\s+fn (\w+)\("),

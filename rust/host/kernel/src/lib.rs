@@ -64,4 +64,3 @@ macro_rules! container_of {
         field_ptr.byte_sub(offset).cast::<$Container>()
     }}
 }
-

@@ -222,13 +222,10 @@ fn an_allocation_fails_when_the_dice_say_so_and_nothing_is_lost() {
     let fails = |seed| {
         let count = std::rc::Rc::new(std::cell::Cell::new(0));
         let out = count.clone();
-        run(
-            Plan::new(seed).with_failing_memory(Odds(1, 4)),
-            move || {
-                let tries = (0..400).filter(|_| KBox::new(1u8, GFP_KERNEL).is_err());
-                out.set(tries.count());
-            },
-        );
+        run(Plan::new(seed).with_failing_memory(Odds(1, 4)), move || {
+            let tries = (0..400).filter(|_| KBox::new(1u8, GFP_KERNEL).is_err());
+            out.set(tries.count());
+        });
         count.get()
     };
     assert!((60..140).contains(&fails(1)), "{}", fails(1));
@@ -394,7 +391,10 @@ fn what_is_printed_stays_with_the_host() {
     run(Plan::new(1), || {
         pr_err!("parameter {}={} is wrong\n", "a", 1);
         let host = machine::host();
-        assert_eq!(kernel::print::take_log(&host), ["err: parameter a=1 is wrong"]);
+        assert_eq!(
+            kernel::print::take_log(&host),
+            ["err: parameter a=1 is wrong"]
+        );
         assert!(kernel::print::take_log(&host).is_empty());
     });
 }

@@ -131,7 +131,10 @@ pub fn check(address: usize) {
     let blocks = &world.memory.borrow().blocks;
     let before = blocks.range(..=address).next_back();
     let is_in = |(start, block): &(&usize, &Block)| address < **start + block.layout.size();
-    if before.filter(is_in).is_some_and(|(_, block)| block.is_freed) {
+    if before
+        .filter(is_in)
+        .is_some_and(|(_, block)| block.is_freed)
+    {
         fail("it uses memory that has been freed");
     }
 }

@@ -180,7 +180,9 @@ fn memory_is_counted_and_an_allocation_fails_when_the_dice_say_so() {
         assert_eq!(memory::pieces_of(&machine::host()), 0);
     });
     let plan = Plan::new(1).with_failing_memory(Odds::ALWAYS);
-    run(plan, move || assert!(memory::allocate(layout, true).is_null()));
+    run(plan, move || {
+        assert!(memory::allocate(layout, true).is_null())
+    });
 }
 
 #[test]

@@ -23,12 +23,17 @@ use kernel::module;
 use machine::Plan;
 use mp_transport::HOST_MODULE;
 
-/// Seeds of each case.
+/// Seeds of each case, unless the environment says SEEDS=N.
 const SEEDS: u64 = 4;
+
+fn seeds() -> u64 {
+    let said = std::env::var("SEEDS").ok();
+    said.and_then(|text| text.parse().ok()).unwrap_or(SEEDS)
+}
 
 /// Run a case on a host that has loaded the module; it leaves no memory behind.
 fn on_a_host(case: fn()) {
-    for seed in 0..SEEDS {
+    for seed in 0..seeds() {
         machine::run(Plan::new(seed), move || {
             module::load(&HOST_MODULE).expect("memory is there");
             case();

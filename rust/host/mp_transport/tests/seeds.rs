@@ -6,9 +6,15 @@
 //! SEEDS=N takes so many seeds of each test, SEED=N that one alone.
 //!
 //! * [`load`]: the module itself.
+//! * [`forward`]: a peer that forwards.
 //! * [`registry`]: peers and functions come and go while frames do.
 //! * [`pieces`]: memory of both ends of a link.
 
+#[allow(dead_code)]
+#[path = "../../../mp_kunit/fixture.rs"]
+mod fixture;
+#[path = "seeds/forward.rs"]
+mod forward;
 #[path = "seeds/load.rs"]
 mod load;
 #[path = "seeds/pieces.rs"]
@@ -86,4 +92,3 @@ fn run_short() {
     let odds = [Odds::NEVER, Odds(1, 50), Odds(1, 10), Odds(1, 3)];
     set_failing_memory(odds[below(odds.len() as u64) as usize]);
 }
-

@@ -62,9 +62,10 @@ fn hosts_know_nothing_of_each_other() {
                 assert_nothing_left();
             }
         };
-        let running = hosts.iter().zip(0..).map(|(host, number)| {
-            spawn_on(host, "host", Kind::Process, work(number))
-        });
+        let running = hosts
+            .iter()
+            .zip(0..)
+            .map(|(host, number)| spawn_on(host, "host", Kind::Process, work(number)));
         let running: std::vec::Vec<_> = running.collect();
         running.iter().for_each(Handle::join);
     });

@@ -63,7 +63,10 @@ fn cut(memory: &Memory, owners: &Owners, me: u32) -> Result {
 fn everything() -> Result {
     let pages = (PAGES * PAGE) as usize / kernel::page::PAGE_SIZE;
     let pages = Arc::new(SharedPages::new(pages)?, GFP_KERNEL)?;
-    let owners = Arc::new(Owners([const { Atomic::new(0) }; PAGES as usize]), GFP_KERNEL)?;
+    let owners = Arc::new(
+        Owners([const { Atomic::new(0) }; PAGES as usize]),
+        GFP_KERNEL,
+    )?;
     let pool = Pool::new(PAGES * PAGE, pages.clone(), Further::default())?;
     let far = Far::arena(pages.clone(), PAGES * PAGE);
     let memory = Memory::begin(pool.clone(), far)?;

@@ -80,7 +80,10 @@ impl Link for Wire {
     }
 
     fn send(&self, _head: &Envelope, frame: &Frame, _queue: u16) -> Result<u32, SendError> {
-        assert!(!self.is_gone.load(Relaxed), "a link is called that has gone");
+        assert!(
+            !self.is_gone.load(Relaxed),
+            "a link is called that has gone"
+        );
         let mut bytes = 0;
         let body = frame.body().for_each_fragment(&mut |fragment| {
             bytes += fragment.len();
@@ -94,7 +97,10 @@ impl Link for Wire {
     }
 
     fn kick(&self, _queue: u16) {
-        assert!(!self.is_gone.load(Relaxed), "a link is called that has gone");
+        assert!(
+            !self.is_gone.load(Relaxed),
+            "a link is called that has gone"
+        );
     }
 
     fn arm_tx(&self, _queue: u16) -> bool {
@@ -120,7 +126,10 @@ impl Watch {
     }
 
     fn count(&self, peer: &Peer, by: i32) {
-        assert!(!self.is_gone.load(Relaxed), "a function is told that has gone");
+        assert!(
+            !self.is_gone.load(Relaxed),
+            "a function is told that has gone"
+        );
         let present = &self.present[peer.index() as usize];
         let now = present.fetch_add(by, Full) + by;
         assert!((0..=1).contains(&now), "a peer comes or goes twice");
@@ -137,7 +146,10 @@ impl Function for Watch {
     }
 
     fn receive(&self, _rx: &RxContext<'_>, frame: RxFrame<'_>) -> Result {
-        assert!(!self.is_gone.load(Relaxed), "a function is called that has gone");
+        assert!(
+            !self.is_gone.load(Relaxed),
+            "a function is called that has gone"
+        );
         let mut bytes = [0; LEN];
         frame.sync(&mut [&mut bytes])?;
         assert_eq!(bytes, [7; LEN]);
@@ -148,7 +160,10 @@ impl Function for Watch {
             kept.sync(&mut [&mut again])?;
             assert_eq!(again, [7; LEN]);
         }
-        assert!(!self.is_gone.load(Relaxed), "a function goes that is called");
+        assert!(
+            !self.is_gone.load(Relaxed),
+            "a function goes that is called"
+        );
         self.received.fetch_add(1, Relaxed);
         Ok(())
     }
@@ -246,7 +261,11 @@ fn serve(received: &Atomic<u32>) {
             drop(registration);
             watch.is_gone.store(true, Relaxed);
             let left = watch.present.iter().map(|present| present.load(Relaxed));
-            assert_eq!(left.sum::<i32>(), 0, "peers that the function was not told of");
+            assert_eq!(
+                left.sum::<i32>(),
+                0,
+                "peers that the function was not told of"
+            );
         }
         received.fetch_add(watch.received.load(Relaxed), Relaxed);
     }
