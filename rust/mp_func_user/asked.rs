@@ -106,7 +106,7 @@ impl Waiter {
     }
 }
 
-/// Whom an answer has woken.
+/// The calls that an answer has woken.
 #[derive(Default)]
 struct Woken {
     /// A call that lacked a place.
@@ -181,17 +181,14 @@ impl Asked {
         Some(share)
     }
 
-    /// The peer has answered one of them.
+    /// The peer has answered one of them, or one that was resumed: that is nobody's share, but has
+    /// taken a place.
     pub(crate) fn answered(&mut self, number: u32) {
-        let Some(share) = self.take(number) else {
-            return;
-        };
-        let payers = share.payers().clone();
-        drop(share);
+        let payers = self.take(number).map(|share| share.payers().clone());
         let mut woken = Woken::default();
         self.call(|waiter| {
-            let lacked = waiter.lack == Lack::Place || waiter.is_of(&payers);
-            lacked && woken.is_first(waiter)
+            let is_payers = payers.as_ref().is_some_and(|payers| waiter.is_of(payers));
+            (waiter.lack == Lack::Place || is_payers) && woken.is_first(waiter)
         });
     }
 
@@ -227,7 +224,7 @@ impl Asked {
         });
     }
 
-    /// A call does not wait any more, of whom nobody knows whether it was woken.
+    /// A call does not wait any more. If it was woken, its turn is the next one's.
     pub(crate) fn leave(&mut self, waiter: &Arc<Waiter>) {
         let at = self.waiting.iter().position(|w| Arc::ptr_eq(w, waiter));
         match at.and_then(|at| self.waiting.remove(at).ok()) {

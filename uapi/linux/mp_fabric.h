@@ -141,7 +141,7 @@ struct mp_info {
 #define MP_FEATURE_DMABUF	0x10000	/* MP_IOC_SEGMENT_DMABUF, MP_REGISTER_DMABUF */
 #define MP_FEATURE_REGISTER_BAR	0x20000	/* MP_REGISTER_BAR, MP_LOCATION_BAR */
 #define MP_FEATURE_ONE_PEER	0x40000	/* MP_SEGMENT_ONE_PEER */
-#define MP_FEATURE_PRIVATE	0x80000	/* no peer reaches MP_SEGMENT_PRIVATE by a window */
+#define MP_FEATURE_PRIVATE	0x80000	/* MP_SEGMENT_PRIVATE: no window */
 
 /*
  * A status word is an aligned __u64 that tells the state of a connection, queue or session of
@@ -761,9 +761,9 @@ enum {
  * given to others before that, and memory of a process stays pinned.
  *
  * ENOENT, ENODEV. Preparing: ENXIO: it is empty, ENOSPC: the peers there do not reach the
- * memory, of a segment with an id; of a dma-buf also ENETDOWN: the interface is down, EOPNOTSUPP: it is not one run for the
- * bridge, not where that reaches it, or the peer leads the windows, EINTR: a signal has ended the
- * wait for its driver, ENOMEM. Publishing: EOPNOTSUPP: it is private, ENXIO: not prepared there. Of
+ * memory, of a segment with an id; of a dma-buf also ENETDOWN: the interface is down, EOPNOTSUPP:
+ * it is not one run for the bridge, not where that reaches it, or the peer leads the windows, EINTR:
+ * a signal has ended the wait for its driver, ENOMEM. Publishing: EOPNOTSUPP: it is private, ENXIO: not prepared there. Of
  * registered memory also ENOSPC: the bridge has no window to lead there that is free and large enough,
  * EOPNOTSUPP: none can be led there: pages of a process must be one run for the bridge, which
  * they are on one page, on a huge page, or behind an IOMMU, and it must be whole pages that may

@@ -10,7 +10,10 @@
 
 use super::{
     pieces::Local,
-    stock::Stock,
+    stock::{
+        Stock,
+        MAX_PIECES, //
+    },
     Cache,
     LocalBytes,
     PageFrame,
@@ -213,7 +216,7 @@ impl Commons {
             (reach::COMMONS, true),
             pages.len() as u64,
             bytes,
-            MANY_LINKS,
+            (MAX_PIECES, MANY_LINKS),
         )?;
         drop(self.stock.replace(Some(stock)));
         state.pages = Some(pages.clone());

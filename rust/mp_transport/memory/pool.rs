@@ -11,7 +11,10 @@ use super::{
         What, //
     },
     pieces::Local,
-    stock::Stock,
+    stock::{
+        Stock,
+        MAX_PIECES, //
+    },
     LeadWindows,
     LocalBytes, //
 };
@@ -68,6 +71,9 @@ pub struct Pool {
     exposed: Mutex<Exposed>,
 }
 
+/// Most pieces of the pool of the own host: windows of sessions within it, and what no peer reaches.
+const HOST_PIECES: usize = 4 * MAX_PIECES;
+
 /// What a pool has besides its arena.
 #[derive(Default)]
 pub struct Further {
@@ -88,7 +94,12 @@ impl Pool {
     ///
     /// `ENOMEM`.
     pub fn new(len: u64, bytes: Arc<dyn LocalBytes>, further: Further) -> Result<Arc<Self>> {
-        let arena = Stock::new((reach::ARENA, further.is_lasting), len, bytes, 1)?;
+        let pieces = match further.is_lasting {
+            true => HOST_PIECES,
+            false => MAX_PIECES,
+        };
+        let window = (reach::ARENA, further.is_lasting);
+        let arena = Stock::new(window, len, bytes, (pieces, 1))?;
         let exposed = Exposed::new(further.windows)?;
         let share = further.commons;
         let this = Arc::pin_init(

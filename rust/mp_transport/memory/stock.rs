@@ -48,7 +48,7 @@ const WORD: usize = size_of::<u64>();
 const LINE: usize = 64;
 
 /// Most pieces of one stock, those in quarantine included.
-const MAX_PIECES: usize = 1024;
+pub(super) const MAX_PIECES: usize = 1024;
 
 /// The peer of a link may reach a piece.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -149,8 +149,8 @@ pub(super) struct Stock {
 
 impl Stock {
     /// The first `len` bytes of some memory, rounded down to pages, that peers reach
-    /// by that window, with room for so many grants. Whether that memory `is_lasting` is
-    /// what [`is_lasting`](Self::is_lasting) says.
+    /// by that window, with room for so many pieces and grants of each. Whether that memory
+    /// `is_lasting` is what [`is_lasting`](Self::is_lasting) says.
     ///
     /// # Errors
     ///
@@ -159,11 +159,11 @@ impl Stock {
         (window, is_lasting): (u16, bool),
         len: u64,
         bytes: Arc<dyn LocalBytes>,
-        links: usize,
+        (pieces, links): (usize, usize),
     ) -> Result<Arc<Self>> {
-        let table = KVVec::from_elem(None, MAX_PIECES, GFP_KERNEL)?;
-        let grants = KVVec::with_capacity(MAX_PIECES * links, GFP_KERNEL)?;
-        let tenants = KVVec::with_capacity(MAX_PIECES, GFP_KERNEL)?;
+        let table = KVVec::from_elem(None, pieces, GFP_KERNEL)?;
+        let grants = KVVec::with_capacity(pieces * links, GFP_KERNEL)?;
+        let tenants = KVVec::with_capacity(pieces, GFP_KERNEL)?;
         let arena = Arena::new(len, table);
         let holders = Holders::new()?;
         let cleaner = Cleaner::new(arena.size(), bytes)?;

@@ -4,6 +4,7 @@
 import shlex
 import signal
 import time
+from contextlib import suppress
 from pathlib import Path
 
 from . import qemu, reports
@@ -122,11 +123,13 @@ class Guest:
             time.sleep(_POLL)
 
     def stands_still(self):
-        """Whether none of its threads runs, or will."""
-        stats = Path(f"/proc/{self._pid}/task").glob("*/stat")
-        # The name before the state may have blanks.
-        states = {stat.read_text().rpartition(")")[2].split()[0] for stat in stats}
-        return states <= {"T", "Z", "X"}
+        """Whether it is there, and none of its threads runs, or will."""
+        states = set()
+        for stat in Path(f"/proc/{self._pid}/task").glob("*/stat"):
+            # A thread may end meanwhile. The name before the state may have blanks.
+            with suppress(FileNotFoundError, ProcessLookupError):
+                states.add(stat.read_text().rpartition(")")[2].split()[0])
+        return "T" in states and states <= {"T", "Z", "X"}
 
     def thaw(self):
         if not self._held:

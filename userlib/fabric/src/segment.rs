@@ -121,8 +121,10 @@ impl<D: Device> Fabric<D> {
     /// made by [`create_segment_for()`](Self::create_segment_for).
     ///
     /// # Errors
-    /// In this order: [`Error::Invalid`]: no bytes. [`Error::UidTaken`]: no such id is free.
-    /// [`Error::Quota`], [`Error::NoSpace`], [`Error::NoMemory`].
+    /// In this order: [`Error::Invalid`]: no bytes. Of a private one [`Error::NoInterface`],
+    /// [`Error::InterfaceDown`]: the interface to this host itself is not there, or down.
+    /// [`Error::UidTaken`]: no such id is free. [`Error::Quota`], [`Error::NoSpace`],
+    /// [`Error::NoMemory`].
     pub fn create_segment(&self, id: Option<(u32, u32)>, len: u64) -> Result<Segment<D>> {
         self.new_segment(id, None, len, (0, 0))
     }

@@ -453,18 +453,15 @@ impl<D: Device> Node<D> {
     /// # Errors
     /// The same.
     pub fn msg_take(&self, endpoint: Endpoint, room: usize) -> Result<(Vec<u8>, bool)> {
-        let deadline = self.0.alive()?.deadline(endpoint)?;
-        let begun = Instant::now();
-        let take = |core: &mut Core<D>| core.engine.try_receive(endpoint).transpose();
-        if let Some(taken) = self.0.watch_for(begun, deadline, take)? {
-            let mut data = taken?;
+        if let Some(mut data) = self.0.with(|core| core.engine.try_receive(endpoint))? {
             let is_truncated = data.len() > room;
             data.truncate(room);
             return Ok((data, is_truncated));
         }
+        // Behind the receives that wait.
         let receive = |core: &mut Core<D>| core.engine.receive(endpoint, room, By::Call);
-        let request = begin_call(deadline, || self.0.with(receive))?;
-        match self.0.finish(request, begun, deadline)?? {
+        let received = self.0.call(|core| core.deadline(endpoint), receive)?;
+        match received? {
             Completion::Message { data, is_truncated } => {
                 Ok((Arc::unwrap_or_clone(data), is_truncated))
             }
