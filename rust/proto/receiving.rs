@@ -168,15 +168,17 @@ impl<K, A, S: DerefMut<Target = [Option<Kept<K>>]>> ReceivingHalf<A, S> {
     /// A heartbeat: move out what was there at the last one, a record with each call; whether
     /// another call is to follow. Others wait for what is behind it to be consumed.
     pub fn age<X: Context<K>>(&mut self, x: &X) -> bool {
-        if self.kept.is_empty() || !x.is_open() {
+        if !x.is_open() {
             return false;
         }
-        self.collect(x);
-        if self.move_out(x, |_, is_old| is_old) {
-            return true;
+        if !self.kept.is_empty() {
+            self.collect(x);
+            if self.move_out(x, |_, is_old| is_old) {
+                return true;
+            }
+            self.kept.age();
+            self.look_after_kept(x);
         }
-        self.kept.age();
-        self.look_after_kept(x);
         self.give_back(x);
         false
     }

@@ -83,6 +83,10 @@ impl Poll for Poller {
             };
             done += channel.receive(napi, &self.peer, number, most);
         }
+        // What data have left of the budget: fewer than that means that nothing is left to do.
+        if self.queue == 0 && done < budget {
+            done += channel.receive(napi, &self.peer, CONTROL_RING, budget - done);
+        }
         napi.flush_gro();
         for number in self.rings() {
             channel.report_completions(&self.peer, number);
@@ -180,11 +184,12 @@ impl ChannelLink {
             napi.enable()?;
         }
         let looks = Arc::new(looks, GFP_KERNEL)?;
-        // The looks poll as well: they come once it is sure that `stop` finds the pollers.
+        // From `populate` on doorbells poll: a ring that goes to sleep has its second look by then.
+        self.channel.set_looks(Some(looks));
         if !self.napis.populate(napis) {
+            self.channel.set_looks(None);
             return Err(EBUSY);
         }
-        self.channel.set_looks(Some(looks));
         self.poll_all();
         Ok(())
     }

@@ -9,7 +9,7 @@ from contextlib import ExitStack
 import pytest
 import sharing
 from frames import TRANSPORT, wait_for_everyone
-from liar import CONNECT, CONNECTED, Liar
+from liar import CONNECT, CONNECTED, RESUME, Liar
 from ntbrig import stack
 from sharing import FOREVER, MP, PAST, fails
 
@@ -83,8 +83,9 @@ def next_asked(peer, number):
             return connection
 
 
-def answer(peer, connection):
-    peer.say(CONNECTED, connection, struct.pack("<IIQQ", 0, 1, 0, 0))
+def answer(peer, *connections):
+    for connection in connections:
+        peer.say(CONNECTED, connection, struct.pack("<IIQQ", 0, 1, 0, 0))
     peer.flush()
 
 
@@ -142,3 +143,26 @@ def test_a_call_that_does_not_wait_any_more_takes_no_turn(peer, users):
             answer(peer, connection)
     answer(peer, next_asked(peer, its))
     call.result()
+
+
+def test_an_answer_to_what_was_resumed_is_a_turn_as_well(fabric, users):
+    """The peer comes back and does not answer what goes on: that is nobody's share, but takes all
+    places."""
+    *connected, (last, number) = users
+    with Liar(*fabric.hosts) as peer:
+        peer.greet()
+        for process, its in connected:
+            process.wait_until_up(process.interface())
+            calls = asking(process, its, ASKED)
+            answer(peer, *(next_asked(peer, its) for _ in calls))
+            for call in calls:
+                call.result()
+    with Liar(*fabric.hosts) as peer:
+        peer.greet()
+        resumed = [peer.hear(RESUME)[1] for _ in range(USERS * ASKED)]
+        last.wait_until_up(last.interface())
+        [call] = asking(last, number)
+        assert not call.returned()
+        answer(peer, *resumed)
+        answer(peer, next_asked(peer, number))
+        call.result()

@@ -667,9 +667,11 @@ impl Host {
         };
         let budget = self.env.dice.one_of(&[1, 4, 64]);
         let mut done = 0;
-        for number in rings(queue) {
-            let most = match number as u32 {
-                CONTROL_RING => control_budget(budget),
+        // What data have left of the budget is for control frames.
+        let rest = (queue == 0).then_some(CONTROL_RING as usize);
+        for (turn, number) in rings(queue).chain(rest).enumerate() {
+            let most = match (turn, number as u32) {
+                (0, CONTROL_RING) => control_budget(budget),
                 _ => budget,
             };
             while let Some(received) = {

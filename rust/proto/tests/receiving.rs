@@ -616,6 +616,7 @@ fn what_is_kept_for_long_is_moved_out() {
     assert!(!ring.kept.borrow()[0].in_ring.get(), "the older one");
     ring.age();
     assert_eq!(ring.world.moved.get(), 2);
+    assert_eq!(ring.half.unreturned_units(), 0, "the peer may use them");
     ring.drain();
 }
 
