@@ -7,7 +7,8 @@
 //! calls `bindings`, whose functions are stand-ins on a [`machine`]. Files that lie here stand in
 //! for those of the kernel that would be of no use or too large:
 //!
-//! * [`build_assert`], [`page`], [`prelude`], [`task`], [`time`]: small parts of the kernel's.
+//! * [`build_assert`], [`jump_label`], [`page`], [`prelude`], [`task`], [`time`]: small parts of
+//!   the kernel's.
 //! * [`sync`]: the same list of modules; [`sync::lock`] finds locks that are statics on each host.
 //! * [`module`]: modules are loaded and unloaded by calls; [`module_param`]: parameters are
 //!   set for each host.
@@ -35,6 +36,7 @@ pub mod error;
 pub mod fmt;
 #[allow(warnings, clippy::all, clippy::undocumented_unsafe_blocks)]
 pub mod init;
+pub mod jump_label;
 pub mod kunit;
 pub mod module;
 pub mod module_param;

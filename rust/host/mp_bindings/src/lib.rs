@@ -7,6 +7,7 @@
 //! * [`locks`]: spin locks and softirqs.
 //! * [`memory`]: pages, and physical memory of devices.
 //! * [`notifiers`]: modules that go, the machine that stops.
+//! * [`pci`]: functions on buses.
 //! * [`times`]: what time it is.
 //! * [`waits`]: wait queues.
 //! * [`work`]: delayed work on workqueues.
@@ -27,6 +28,7 @@ pub mod header {
 pub mod locks;
 pub mod memory;
 pub mod notifiers;
+pub mod pci;
 pub mod times;
 pub mod waits;
 pub mod work;
@@ -35,6 +37,7 @@ pub use header::*;
 pub use locks::*;
 pub use memory::*;
 pub use notifiers::*;
+pub use pci::*;
 pub use times::*;
 pub use waits::*;
 pub use work::*;
