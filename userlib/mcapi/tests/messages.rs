@@ -56,6 +56,34 @@ fn messages_cross_whole_and_both_ways() {
     }
 }
 
+/// MC-MSG-10: buffers that a receive gives back are told of at once, also if the node makes no other
+/// call: a sender that sleeps for them goes on.
+#[test]
+fn buffers_that_are_free_are_told_of_without_another_call() {
+    for (_hosts, a, b) in Hosts::pairs() {
+        for receiver in [&b, &a] {
+            let from = a.endpoint_create(None).unwrap();
+            let to = receiver.endpoint_create(None).unwrap();
+            a.set_endpoint_attribute(from, Attribute::Timeout, 10_000)
+                .unwrap();
+            for _ in 0..RECEIVE_BUFFERS {
+                a.msg_send(from, to, b"fills", 1).unwrap();
+            }
+            while receiver.msg_available(to).unwrap() < RECEIVE_BUFFERS as usize {}
+            thread::scope(|scope| {
+                let sends = scope.spawn(|| a.msg_send(from, to, b"waits", 1));
+                // Until it sleeps.
+                thread::sleep(Duration::from_millis(60));
+                assert!(!sends.is_finished());
+                for _ in 0..RECEIVE_BUFFERS / 4 {
+                    receiver.msg_take(to, 8).unwrap();
+                }
+                assert_eq!(sends.join().unwrap(), Ok(()));
+            });
+        }
+    }
+}
+
 /// MC-MSG-12, TS-2: three nodes on two hosts; a handle that came in a message is as good as one
 /// that was asked for.
 #[test]
