@@ -16,6 +16,9 @@ use std::{
     time::{Duration, Instant},
 };
 
+/// Longer than service threads look for who may have stopped.
+const REST: Duration = Duration::from_millis(400);
+
 fn raw(endpoint: Endpoint) -> [u8; 8] {
     endpoint.to_raw().to_le_bytes()
 }
@@ -72,13 +75,16 @@ fn buffers_that_are_free_are_told_of_without_another_call() {
             while receiver.msg_available(to).unwrap() < RECEIVE_BUFFERS as usize {}
             thread::scope(|scope| {
                 let sends = scope.spawn(|| a.msg_send(from, to, b"waits", 1));
-                // Until it sleeps.
-                thread::sleep(Duration::from_millis(60));
+                // Until all threads sleep.
+                thread::sleep(REST);
                 assert!(!sends.is_finished());
                 for _ in 0..RECEIVE_BUFFERS / 4 {
                     receiver.msg_take(to, 8).unwrap();
                 }
+                let begun = Instant::now();
                 assert_eq!(sends.join().unwrap(), Ok(()));
+                // A node looks after sessions at longer intervals anyhow.
+                assert!(begun.elapsed() < Duration::from_secs(1));
             });
         }
     }
