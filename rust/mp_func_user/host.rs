@@ -449,12 +449,13 @@ impl Route {
                 return Err(e);
             }
         }
-        self.leave(header, &**frame, Kind::ForPort).inspect_err(|e| {
-            if inbox::is_of_port(Kind::ForPort, *e) {
-                self.link.lose_message(from);
-                self.worker.kick();
-            }
-        })
+        self.leave(header, &**frame, Kind::ForPort)
+            .inspect_err(|e| {
+                if inbox::is_of_port(Kind::ForPort, *e) {
+                    self.link.lose_message(from);
+                    self.worker.kick();
+                }
+            })
     }
 
     /// Deal with a message of the sharing engine, or leave it to the worker.
