@@ -381,6 +381,17 @@ mod tests {
         Ok(())
     }
 
+    /// A user may have 512 private segments and 1,024 windows of sessions within the host.
+    #[test]
+    fn the_own_host_has_places_for_the_pieces_of_two_users() -> Result {
+        let memory = own()?;
+        let mut pieces = KVVec::new();
+        for _ in 0..2 * (512 + 1024) {
+            pieces.push(memory.alloc(1)?, GFP_KERNEL)?;
+        }
+        Ok(())
+    }
+
     #[test]
     fn the_peers_memory_is_revoked_at_the_end_of_the_epoch() -> Result {
         let shared = Shared::new()?;
