@@ -9,7 +9,10 @@ use crate::{
 use std::{
     any::Any,
     boxed::Box,
-    cell::RefCell,
+    cell::{
+        Cell,
+        RefCell, //
+    },
     rc::Rc,
     vec::Vec, //
 };
@@ -89,27 +92,48 @@ struct Loaded {
 #[derive(Default)]
 struct Modules(RefCell<Vec<Loaded>>);
 
-/// Those that are told when a module has run its exit function.
+/// Those that are told when a module has run its exit function, or has failed to load: a chain of
+/// notifiers. Whoever is told may sleep; the list stays as it is meanwhile, as under the semaphore
+/// of the kernel's chain.
 #[derive(Default)]
-pub struct Watchers(RefCell<Vec<Watcher>>);
+pub struct Watchers {
+    list: RefCell<Vec<Watcher>>,
+    /// How many contexts go through the list.
+    readers: Cell<usize>,
+}
 
 /// A number, and what is called.
 type Watcher = (usize, Rc<dyn Fn()>);
 
 impl Watchers {
-    /// Tell `call` from now on, under that number.
+    /// Tell `call` from now on, under that number. Sleeps while others are told.
     pub fn add(&self, number: usize, call: impl Fn() + 'static) {
-        self.0.borrow_mut().push((number, Rc::new(call)));
+        self.wait_for_readers();
+        self.list.borrow_mut().push((number, Rc::new(call)));
     }
 
-    /// Do not tell it any more.
+    /// Do not tell it any more: it is not called once this has returned. Sleeps while others are
+    /// told.
     pub fn remove(&self, number: usize) {
-        self.0.borrow_mut().retain(|(other, _)| *other != number);
+        self.wait_for_readers();
+        self.list.borrow_mut().retain(|(other, _)| *other != number);
+    }
+
+    fn queue(&self) -> usize {
+        core::ptr::from_ref(self).addr()
+    }
+
+    fn wait_for_readers(&self) {
+        machine::might_sleep();
+        machine::queue::wait_while(self.queue(), || self.readers.get() != 0);
     }
 
     fn tell(&self) {
-        let all = self.0.borrow().clone();
+        self.readers.set(self.readers.get() + 1);
+        let all = self.list.borrow().clone();
         all.iter().for_each(|(_, call)| call());
+        self.readers.set(self.readers.get() - 1);
+        machine::queue::wake_all(self.queue());
     }
 }
 
@@ -135,7 +159,8 @@ pub fn load(module: &'static Definition) -> Result {
     assert!(!is_loaded(&modules, name), "{name} is loaded already");
     // SAFETY: The module is not loaded.
     unsafe { host.image().renew_crate(module.crate_name()) };
-    let state = (module.init)(&module.this)?;
+    let state = (module.init)(&module.this);
+    let state = state.inspect_err(|_| host.own::<Watchers>().tell())?;
     modules.0.borrow_mut().push(Loaded {
         name,
         crate_name: module.crate_name(),

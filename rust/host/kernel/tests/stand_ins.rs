@@ -3,7 +3,10 @@
 //! The kernel crate on the host: what modules rely on, and what is said of those that are wrong.
 
 use kernel::{
-    module,
+    module::{
+        self,
+        Watchers, //
+    },
     new_condvar,
     new_mutex,
     new_spinlock,
@@ -369,6 +372,38 @@ fn each_host_and_each_load_has_statics_of_its_own() {
             module::unload(&HOST_MODULE);
         }
         assert_eq!(pieces_of(&machine::host()), 0);
+    });
+}
+
+#[test]
+fn a_watcher_of_modules_is_not_called_once_it_is_removed() {
+    for_each_seed(|| {
+        let watchers = machine::host().own::<Watchers>();
+        let is_removed = std::rc::Rc::new(std::cell::Cell::new(false));
+        watchers.add(1, || machine::sleep_until(machine::now() + 10_000));
+        let seen = is_removed.clone();
+        watchers.add(2, move || assert!(!seen.get(), "told after it was removed"));
+        module::load(&HOST_MODULE).expect("it loads");
+        let removing = spawn("removing", Kind::Process, move || {
+            machine::sleep_until(machine::now() + machine::world::below(10_000));
+            watchers.remove(2);
+            is_removed.set(true);
+        });
+        module::unload(&HOST_MODULE);
+        removing.join();
+    });
+}
+
+#[test]
+fn watchers_are_told_of_a_module_that_fails_to_load() {
+    run(Plan::new(1), || {
+        let told = std::rc::Rc::new(std::cell::Cell::new(0));
+        let count = told.clone();
+        let watchers = machine::host().own::<Watchers>();
+        watchers.add(1, move || count.set(count.get() + 1));
+        kernel::module_param::set(&machine::host(), "counted", "fails", 1);
+        assert_eq!(module::load(&HOST_MODULE), Err(ENODEV));
+        assert_eq!(told.get(), 1);
     });
 }
 
