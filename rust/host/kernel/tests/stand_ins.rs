@@ -376,6 +376,19 @@ fn each_host_and_each_load_has_statics_of_its_own() {
 }
 
 #[test]
+fn a_host_may_end_with_a_module_that_is_loaded() {
+    run(Plan::new(1), || {
+        module::load(&HOST_MODULE).expect("it loads");
+        NAMES.lock().push(1, GFP_KERNEL).expect("memory is there");
+    });
+    run(Plan::new(1), || {
+        module::load(&HOST_MODULE).expect("it loads");
+        assert!(NAMES.lock().is_empty());
+        module::unload(&HOST_MODULE);
+    });
+}
+
+#[test]
 fn a_watcher_of_modules_is_not_called_once_it_is_removed() {
     for_each_seed(|| {
         let watchers = machine::host().own::<Watchers>();
