@@ -207,6 +207,32 @@ fn a_reader_keeps_what_it_has_read_until_its_section_ends() {
 }
 
 #[test]
+#[should_panic(expected = "it counts references to what has gone")]
+fn a_reference_taken_behind_the_section_is_found_by_some_seed() {
+    for_each_seed(|| {
+        let value = Arc::new(7u8, GFP_KERNEL).expect("memory is there");
+        let cell = Atomic::new(Arc::into_raw(value).cast_mut());
+        let cell = Arc::new(cell, GFP_KERNEL).expect("memory is there");
+        let theirs = cell.clone();
+        let reader = spawn("reader", Kind::Process, move || {
+            let guard = rcu::read_lock();
+            let seen = theirs.load(kernel::sync::atomic::Acquire);
+            drop(guard);
+            if !seen.is_null() {
+                // SAFETY: None: that is what is reported. The memory stays until the run ends.
+                let borrowed = core::mem::ManuallyDrop::new(unsafe { Arc::from_raw(seen) });
+                drop(Arc::clone(&borrowed));
+            }
+        });
+        let old = cell.xchg(core::ptr::null_mut(), Full);
+        rcu::synchronize_rcu();
+        // SAFETY: Taken out above.
+        drop(unsafe { Arc::from_raw(old) });
+        reader.join();
+    });
+}
+
+#[test]
 fn an_allocation_fails_when_the_dice_say_so_and_nothing_is_lost() {
     let plan = Plan::new(1).with_failing_memory(Odds::ALWAYS);
     run(plan, || {
