@@ -141,6 +141,43 @@ fn a_grace_period_waits_for_sections_that_were_there_before_and_no_others() {
     }
 }
 
+#[test]
+fn a_grace_period_does_not_wait_for_a_softirq_that_has_not_begun() {
+    let before = (0..50).filter(|seed| {
+        let has_begun = Rc::new(Cell::new(false));
+        let over_first = Rc::new(Cell::new(false));
+        let out = over_first.clone();
+        run(Plan::new(*seed), move || {
+            let begun = has_begun.clone();
+            spawn("softirq", Kind::Softirq, move || begun.set(true));
+            context::await_sections();
+            out.set(!has_begun.get());
+        });
+        over_first.get()
+    });
+    assert!((1..50).contains(&before.count()));
+}
+
+#[test]
+fn a_grace_period_waits_for_a_softirq_that_has_begun() {
+    for seed in 0..50 {
+        run(Plan::new(seed), || {
+            let step = Rc::new(Cell::new(0));
+            let theirs = step.clone();
+            spawn("softirq", Kind::Softirq, move || {
+                theirs.set(1);
+                (0..5).for_each(|_| machine::point());
+                theirs.set(2);
+            });
+            machine::point();
+            let has_begun = step.get() != 0;
+            let sees = step.clone();
+            context::await_sections();
+            assert!(!has_begun || sees.get() == 2);
+        });
+    }
+}
+
 static SHARED: AtomicU32 = AtomicU32::new(5);
 
 /// The static of the host that the caller runs on.
