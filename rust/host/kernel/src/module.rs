@@ -187,8 +187,8 @@ pub fn unload(module: &'static Definition) {
     let mut loaded = modules.0.borrow_mut().remove(at);
     drop(loaded.state.take());
     host.own::<Watchers>().tell();
-    // SAFETY: Its exit function has returned.
-    unsafe { host.image().renew_crate(loaded.crate_name) };
+    // SAFETY: Statics of modules are atomic variables, locks and what is set once.
+    unsafe { host.image().remove_crate(loaded.crate_name) };
 }
 
 /// As of the kernel, without what only the kernel's tools read.

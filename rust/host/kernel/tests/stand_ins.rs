@@ -402,6 +402,20 @@ fn each_host_and_each_load_has_statics_of_its_own() {
 }
 
 #[test]
+#[should_panic(expected = "it uses a static of a module that has been unloaded")]
+fn a_static_of_a_module_that_has_been_unloaded_is_reported() {
+    run(Plan::new(1), || {
+        module::load(&HOST_MODULE).expect("it loads");
+        let late = spawn("late", Kind::Process, || {
+            machine::sleep_until(machine::now() + 1_000_000);
+            LOADS.load(Relaxed);
+        });
+        module::unload(&HOST_MODULE);
+        late.join();
+    });
+}
+
+#[test]
 fn a_host_may_end_with_a_module_that_is_loaded() {
     run(Plan::new(1), || {
         module::load(&HOST_MODULE).expect("it loads");
