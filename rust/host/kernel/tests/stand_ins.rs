@@ -416,6 +416,33 @@ fn a_static_of_a_module_that_has_been_unloaded_is_reported() {
 }
 
 #[test]
+fn a_module_is_loaded_by_one_at_a_time() {
+    for_each_seed(|| {
+        let load = || match module::load(&HOST_MODULE) {
+            Ok(()) => true,
+            Err(e) => {
+                assert_eq!(e, EEXIST);
+                false
+            }
+        };
+        let theirs = std::rc::Rc::new(std::cell::Cell::new(false));
+        let out = theirs.clone();
+        let other = spawn("other", Kind::Process, move || out.set(load()));
+        let mine = load();
+        other.join();
+        assert_ne!(mine, theirs.get());
+        assert_eq!(LOADS.load(Relaxed), 1);
+        let other = spawn("other", Kind::Process, || module::unload(&HOST_MODULE));
+        while !load() {
+            machine::point();
+        }
+        assert!(other.has_ended());
+        assert_eq!(LOADS.load(Relaxed), 1);
+        module::unload(&HOST_MODULE);
+    });
+}
+
+#[test]
 fn a_host_may_end_with_a_module_that_is_loaded() {
     run(Plan::new(1), || {
         module::load(&HOST_MODULE).expect("it loads");

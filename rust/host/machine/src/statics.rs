@@ -95,7 +95,8 @@ impl Image {
     ///
     /// # Safety
     ///
-    /// Nothing refers to statics of that crate on the host.
+    /// The crate has no code that runs on the host. Its statics consist of cells, in case something
+    /// refers to one yet.
     pub unsafe fn renew_crate(&self, name: &str) {
         for object in self.of_crate(name) {
             self.gone.borrow_mut().retain(|other| *other != object);
