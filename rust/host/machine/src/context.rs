@@ -175,8 +175,12 @@ pub fn number() -> u64 {
     current(&world()).number
 }
 
-/// Something that another processor may see is about to happen: others may go first.
+/// Something that another processor may see is about to happen: others may go first. Not while a
+/// panic of the caller unwinds, as no other context must run on what is half done.
 pub fn point() {
+    if std::thread::panicking() {
+        return;
+    }
     let preempt = world().plan.get().preempt;
     if chance(preempt) {
         yield_turn();

@@ -11,7 +11,10 @@ use crate::context::{
     yield_turn,
     State, //
 };
-use crate::world::world;
+use crate::world::{
+    fail,
+    world, //
+};
 use std::{
     collections::HashMap,
     rc::Rc, //
@@ -64,7 +67,12 @@ fn remove(world: &crate::World, queue: usize, number: u64) {
 
 /// Sleep until somebody wakes the calling context, unless that has been done since [`prepare`], or
 /// until that time; whether the time is over.
+///
+/// Fails while a panic of the caller unwinds: no other context may have a turn then.
 pub fn schedule(deadline: Option<u64>) -> bool {
+    if std::thread::panicking() {
+        fail("it sleeps while a panic unwinds");
+    }
     let me = current(&world());
     me.timed_out.set(false);
     if me.drowsy.get() {

@@ -178,6 +178,41 @@ fn a_grace_period_waits_for_a_softirq_that_has_begun() {
     }
 }
 
+/// Runs a function when it is dropped.
+struct AtEnd(fn());
+
+impl Drop for AtEnd {
+    fn drop(&mut self) {
+        (self.0)();
+    }
+}
+
+#[test]
+#[should_panic(expected = "the first")]
+fn nobody_has_a_turn_while_a_panic_unwinds() {
+    run(Plan::new(1), || {
+        spawn("other", Kind::Process, || {
+            for _ in 0..1000 {
+                if std::thread::panicking() {
+                    machine::fail("it has a turn");
+                }
+                machine::point();
+            }
+        });
+        let _guard = AtEnd(|| (0..100).for_each(|_| machine::point()));
+        panic!("the first");
+    });
+}
+
+#[test]
+#[should_panic(expected = "the first; then main on host 0 runs: it sleeps")]
+fn a_sleep_while_a_panic_unwinds_ends_the_run_with_that_panic() {
+    run(Plan::new(1), || {
+        let _guard = AtEnd(|| queue::wait_while(1, || true));
+        panic!("the first");
+    });
+}
+
 static SHARED: AtomicU32 = AtomicU32::new(5);
 
 /// The static of the host that the caller runs on.
