@@ -128,8 +128,14 @@ impl Context {
     pub(crate) fn end_late_sleep(&self, now: u64) {
         if self.deadline().is_some_and(|at| at <= now) {
             self.timed_out.set(true);
+            self.drowsy.set(false);
             self.state.set(State::Ready);
         }
+    }
+
+    /// Whether it neither sleeps nor is about to.
+    pub(crate) fn is_awake(&self) -> bool {
+        self.state.get() == State::Ready && !self.drowsy.get()
     }
 
     /// Whether it is in a section in which it must not sleep, and in which one.

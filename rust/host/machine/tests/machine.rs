@@ -98,6 +98,61 @@ fn one_exclusive_sleeper_is_woken_at_a_time() {
 }
 
 #[test]
+fn a_wake_up_is_not_used_up_by_one_whose_time_is_over() {
+    for seed in 0..50 {
+        run(Plan::new(seed), || {
+            let is_over = Rc::new(Cell::new(false));
+            let spoken = is_over.clone();
+            let sleeper = |deadline| {
+                let is_over = is_over.clone();
+                spawn("sleeper", Kind::Process, move || {
+                    while !is_over.get() {
+                        queue::prepare(1, true);
+                        if queue::schedule(deadline) {
+                            break;
+                        }
+                    }
+                    queue::finish(1);
+                })
+            };
+            let soon = machine::now() + 100_000;
+            let first = sleeper(Some(soon));
+            machine::sleep_until(soon - 50_000);
+            let second = sleeper(None);
+            machine::sleep_until(soon);
+            spoken.set(true);
+            queue::wake(1, 1);
+            first.join();
+            second.join();
+        });
+    }
+}
+
+#[test]
+fn a_sleeper_behind_exclusive_ones_is_woken_with_the_first() {
+    run(Plan::new(1), || {
+        let woken = Rc::new(RefCell::new(Vec::new()));
+        for (number, is_exclusive) in [(0, true), (1, true), (2, false)] {
+            let woken = woken.clone();
+            spawn("sleeper", Kind::Process, move || {
+                machine::sleep_until(machine::now() + 1_000_000 * (number + 1));
+                queue::prepare(1, is_exclusive);
+                queue::schedule(None);
+                queue::finish(1);
+                woken.borrow_mut().push(number);
+            });
+        }
+        machine::sleep_until(machine::now() + 10_000_000);
+        queue::wake(1, 1);
+        machine::sleep_until(machine::now() + 1_000_000);
+        let mut first: Vec<_> = woken.borrow().clone();
+        first.sort_unstable();
+        assert_eq!(first, [0, 2]);
+        queue::wake_all(1);
+    });
+}
+
+#[test]
 #[should_panic(expected = "deadlock: main on host 0 waits")]
 fn who_waits_for_nobody_is_reported() {
     run(Plan::new(1), || queue::wait_while(1, || true));
