@@ -173,6 +173,7 @@ unsafe fn count<'a>(r: *mut refcount_t) -> &'a AtomicI32 {
 ///
 /// The count is one.
 pub unsafe fn refcount_set(r: *mut refcount_t, value: i32) {
+    point();
     // SAFETY: As the caller promises.
     unsafe { count(r) }.store(value, SeqCst);
 }
@@ -183,6 +184,7 @@ pub unsafe fn refcount_set(r: *mut refcount_t, value: i32) {
 ///
 /// Fails if it is zero: what it belongs to has gone.
 pub unsafe fn refcount_inc(r: *mut refcount_t) {
+    point();
     // SAFETY: As the caller promises.
     let before = unsafe { count(r) }.fetch_add(1, SeqCst);
     check(before, 1);
@@ -192,6 +194,7 @@ pub unsafe fn refcount_inc(r: *mut refcount_t) {
 ///
 /// The count is one.
 pub unsafe fn refcount_dec(r: *mut refcount_t) {
+    point();
     // SAFETY: As the caller promises.
     let before = unsafe { count(r) }.fetch_sub(1, SeqCst);
     check(before, 2);

@@ -21,8 +21,8 @@ pub unsafe fn rcu_read_lock() {
 ///
 /// Locked by the same context.
 pub unsafe fn rcu_read_unlock() {
-    point();
     leave_atomic();
+    point();
 }
 
 /// Sleep until all sections have ended that have begun before.

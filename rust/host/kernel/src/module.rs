@@ -9,7 +9,14 @@ use crate::{
 use std::{
     any::Any,
     boxed::Box,
-    cell::RefCell,
+    cell::{
+        Cell,
+        RefCell, //
+    },
+    collections::btree_map::{
+        BTreeMap,
+        Entry, //
+    },
     rc::Rc,
     vec::Vec, //
 };
@@ -78,38 +85,79 @@ impl Definition {
     }
 }
 
-/// A module that is loaded; it is unloaded when this is dropped.
-struct Loaded {
-    name: &'static str,
-    crate_name: &'static str,
-    state: Option<Box<dyn Any>>,
+/// How far a module is.
+enum Stage {
+    /// Its initialisation runs.
+    Loading,
+    Live(Box<dyn Any>),
+    /// Its exit function runs, or those that watch are told.
+    Going,
 }
 
-/// What is loaded on a host, in order.
+/// What is loaded on a host, by name, until nothing of it runs any more.
 #[derive(Default)]
-struct Modules(RefCell<Vec<Loaded>>);
+struct Modules(RefCell<BTreeMap<&'static str, Stage>>);
 
-/// Those that are told when a module has run its exit function.
+impl Modules {
+    /// Note that a module is about to be loaded.
+    fn begin(&self, name: &'static str) -> Result {
+        match self.0.borrow_mut().entry(name) {
+            Entry::Occupied(_) => Err(EEXIST),
+            Entry::Vacant(free) => {
+                free.insert(Stage::Loading);
+                Ok(())
+            }
+        }
+    }
+
+    /// Note how far a module is; what it was before.
+    fn set(&self, name: &'static str, stage: Stage) -> Option<Stage> {
+        self.0.borrow_mut().insert(name, stage)
+    }
+}
+
+/// Those that are told when a module has run its exit function, or has failed to load: a chain of
+/// notifiers. Whoever is told may sleep; the list stays as it is meanwhile, as under the semaphore
+/// of the kernel's chain.
 #[derive(Default)]
-pub struct Watchers(RefCell<Vec<Watcher>>);
+pub struct Watchers {
+    list: RefCell<Vec<Watcher>>,
+    /// How many contexts go through the list.
+    readers: Cell<usize>,
+}
 
 /// A number, and what is called.
 type Watcher = (usize, Rc<dyn Fn()>);
 
 impl Watchers {
-    /// Tell `call` from now on, under that number.
+    /// Tell `call` from now on, under that number. Sleeps while others are told.
     pub fn add(&self, number: usize, call: impl Fn() + 'static) {
-        self.0.borrow_mut().push((number, Rc::new(call)));
+        self.wait_for_readers();
+        self.list.borrow_mut().push((number, Rc::new(call)));
     }
 
-    /// Do not tell it any more.
+    /// Do not tell it any more: it is not called once this has returned. Sleeps while others are
+    /// told.
     pub fn remove(&self, number: usize) {
-        self.0.borrow_mut().retain(|(other, _)| *other != number);
+        self.wait_for_readers();
+        self.list.borrow_mut().retain(|(other, _)| *other != number);
+    }
+
+    fn queue(&self) -> usize {
+        core::ptr::from_ref(self).addr()
+    }
+
+    fn wait_for_readers(&self) {
+        machine::might_sleep();
+        machine::queue::wait_while(self.queue(), || self.readers.get() != 0);
     }
 
     fn tell(&self) {
-        let all = self.0.borrow().clone();
+        self.readers.set(self.readers.get() + 1);
+        let all = self.list.borrow().clone();
         all.iter().for_each(|(_, call)| call());
+        self.readers.set(self.readers.get() - 1);
+        machine::queue::wake_all(self.queue());
     }
 }
 
@@ -123,47 +171,49 @@ pub fn init<M: InPlaceModule + 'static>(this: &'static ThisModule) -> Result<Box
 ///
 /// # Errors
 ///
-/// Those of its initialisation.
-///
-/// # Panics
-///
-/// If it is loaded.
+/// [`EEXIST`] if it is loaded, or being loaded or unloaded, and those of its initialisation.
 pub fn load(module: &'static Definition) -> Result {
     let host = machine::host();
     let modules = host.own::<Modules>();
     let name = module.this.name;
-    assert!(!is_loaded(&modules, name), "{name} is loaded already");
-    // SAFETY: The module is not loaded.
+    modules.begin(name)?;
+    // SAFETY: The module has not been loaded on this host, or has lost its statics since, and
+    // `place()` has given out no reference to them. An older one is to a cell.
     unsafe { host.image().renew_crate(module.crate_name()) };
-    let state = (module.init)(&module.this)?;
-    modules.0.borrow_mut().push(Loaded {
-        name,
-        crate_name: module.crate_name(),
-        state: Some(state),
-    });
-    Ok(())
-}
-
-fn is_loaded(modules: &Modules, name: &str) -> bool {
-    modules.0.borrow().iter().any(|loaded| loaded.name == name)
+    match (module.init)(&module.this) {
+        Ok(state) => {
+            modules.set(name, Stage::Live(state));
+            Ok(())
+        }
+        Err(e) => {
+            take_away(&host, module);
+            Err(e)
+        }
+    }
 }
 
 /// Unload a module of the calling host; those that use it have been unloaded.
 ///
 /// # Panics
 ///
-/// If it is not loaded.
+/// If it is not loaded, or somebody else unloads it.
 pub fn unload(module: &'static Definition) {
     let host = machine::host();
     let modules = host.own::<Modules>();
-    let name = module.this.name;
-    let at = modules.0.borrow().iter().position(|l| l.name == name);
-    let at = at.expect("a module that is loaded");
-    let mut loaded = modules.0.borrow_mut().remove(at);
-    drop(loaded.state.take());
+    let Some(Stage::Live(state)) = modules.set(module.this.name, Stage::Going) else {
+        panic!("{} is not loaded", module.this.name);
+    };
+    drop(state);
+    take_away(&host, module);
+}
+
+/// End what is left of a module whose exit function has returned, or whose initialisation failed.
+fn take_away(host: &machine::Host, module: &'static Definition) {
     host.own::<Watchers>().tell();
-    // SAFETY: Its exit function has returned.
-    unsafe { host.image().renew_crate(loaded.crate_name) };
+    // SAFETY: Statics of modules are atomic variables, locks and what is set once.
+    unsafe { host.image().remove_crate(module.crate_name()) };
+    let modules = host.own::<Modules>();
+    modules.0.borrow_mut().remove(module.this.name);
 }
 
 /// As of the kernel, without what only the kernel's tools read.

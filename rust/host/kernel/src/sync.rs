@@ -2,7 +2,8 @@
 
 //! Synchronisation: most of it is the kernel's own.
 //!
-//! * [`lock`]: locks; those that are statics belong to a host each.
+//! * [`lock`]: locks, by the kernel's file; those that are statics ([`lock::global`]) belong to a
+//!   host each.
 //! * [`set_once`]: values that are set once; the same.
 
 #[allow(warnings, clippy::all, clippy::undocumented_unsafe_blocks)]
@@ -13,6 +14,7 @@ pub mod aref;
 pub mod atomic;
 #[allow(warnings, clippy::all, clippy::undocumented_unsafe_blocks)]
 mod condvar;
+#[allow(warnings, clippy::all, clippy::undocumented_unsafe_blocks)]
 pub mod lock;
 #[allow(warnings, clippy::all, clippy::undocumented_unsafe_blocks)]
 pub mod rcu;

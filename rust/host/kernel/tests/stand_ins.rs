@@ -3,7 +3,10 @@
 //! The kernel crate on the host: what modules rely on, and what is said of those that are wrong.
 
 use kernel::{
-    module,
+    module::{
+        self,
+        Watchers, //
+    },
     new_condvar,
     new_mutex,
     new_spinlock,
@@ -204,6 +207,32 @@ fn a_reader_keeps_what_it_has_read_until_its_section_ends() {
 }
 
 #[test]
+#[should_panic(expected = "it counts references to what has gone")]
+fn a_reference_taken_behind_the_section_is_found_by_some_seed() {
+    for_each_seed(|| {
+        let value = Arc::new(7u8, GFP_KERNEL).expect("memory is there");
+        let cell = Atomic::new(Arc::into_raw(value).cast_mut());
+        let cell = Arc::new(cell, GFP_KERNEL).expect("memory is there");
+        let theirs = cell.clone();
+        let reader = spawn("reader", Kind::Process, move || {
+            let guard = rcu::read_lock();
+            let seen = theirs.load(kernel::sync::atomic::Acquire);
+            drop(guard);
+            if !seen.is_null() {
+                // SAFETY: None: that is what is reported. The memory stays until the run ends.
+                let borrowed = core::mem::ManuallyDrop::new(unsafe { Arc::from_raw(seen) });
+                drop(Arc::clone(&borrowed));
+            }
+        });
+        let old = cell.xchg(core::ptr::null_mut(), Full);
+        rcu::synchronize_rcu();
+        // SAFETY: Taken out above.
+        drop(unsafe { Arc::from_raw(old) });
+        reader.join();
+    });
+}
+
+#[test]
 fn an_allocation_fails_when_the_dice_say_so_and_nothing_is_lost() {
     let plan = Plan::new(1).with_failing_memory(Odds::ALWAYS);
     run(plan, || {
@@ -369,6 +398,92 @@ fn each_host_and_each_load_has_statics_of_its_own() {
             module::unload(&HOST_MODULE);
         }
         assert_eq!(pieces_of(&machine::host()), 0);
+    });
+}
+
+#[test]
+#[should_panic(expected = "it uses a static of a module that has been unloaded")]
+fn a_static_of_a_module_that_has_been_unloaded_is_reported() {
+    run(Plan::new(1), || {
+        module::load(&HOST_MODULE).expect("it loads");
+        let late = spawn("late", Kind::Process, || {
+            machine::sleep_until(machine::now() + 1_000_000);
+            LOADS.load(Relaxed);
+        });
+        module::unload(&HOST_MODULE);
+        late.join();
+    });
+}
+
+#[test]
+fn a_module_is_loaded_by_one_at_a_time() {
+    for_each_seed(|| {
+        let load = || match module::load(&HOST_MODULE) {
+            Ok(()) => true,
+            Err(e) => {
+                assert_eq!(e, EEXIST);
+                false
+            }
+        };
+        let theirs = std::rc::Rc::new(std::cell::Cell::new(false));
+        let out = theirs.clone();
+        let other = spawn("other", Kind::Process, move || out.set(load()));
+        let mine = load();
+        other.join();
+        assert_ne!(mine, theirs.get());
+        assert_eq!(LOADS.load(Relaxed), 1);
+        let other = spawn("other", Kind::Process, || module::unload(&HOST_MODULE));
+        while !load() {
+            machine::point();
+        }
+        assert!(other.has_ended());
+        assert_eq!(LOADS.load(Relaxed), 1);
+        module::unload(&HOST_MODULE);
+    });
+}
+
+#[test]
+fn a_host_may_end_with_a_module_that_is_loaded() {
+    run(Plan::new(1), || {
+        module::load(&HOST_MODULE).expect("it loads");
+        NAMES.lock().push(1, GFP_KERNEL).expect("memory is there");
+    });
+    run(Plan::new(1), || {
+        module::load(&HOST_MODULE).expect("it loads");
+        assert!(NAMES.lock().is_empty());
+        module::unload(&HOST_MODULE);
+    });
+}
+
+#[test]
+fn a_watcher_of_modules_is_not_called_once_it_is_removed() {
+    for_each_seed(|| {
+        let watchers = machine::host().own::<Watchers>();
+        let is_removed = std::rc::Rc::new(std::cell::Cell::new(false));
+        watchers.add(1, || machine::sleep_until(machine::now() + 10_000));
+        let seen = is_removed.clone();
+        watchers.add(2, move || assert!(!seen.get(), "told after it was removed"));
+        module::load(&HOST_MODULE).expect("it loads");
+        let removing = spawn("removing", Kind::Process, move || {
+            machine::sleep_until(machine::now() + machine::world::below(10_000));
+            watchers.remove(2);
+            is_removed.set(true);
+        });
+        module::unload(&HOST_MODULE);
+        removing.join();
+    });
+}
+
+#[test]
+fn watchers_are_told_of_a_module_that_fails_to_load() {
+    run(Plan::new(1), || {
+        let told = std::rc::Rc::new(std::cell::Cell::new(0));
+        let count = told.clone();
+        let watchers = machine::host().own::<Watchers>();
+        watchers.add(1, move || count.set(count.get() + 1));
+        kernel::module_param::set(&machine::host(), "counted", "fails", 1);
+        assert_eq!(module::load(&HOST_MODULE), Err(ENODEV));
+        assert_eq!(told.get(), 1);
     });
 }
 

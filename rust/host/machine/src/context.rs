@@ -84,8 +84,8 @@ impl Context {
             state: Cell::new(State::Ready),
             drowsy: Cell::new(false),
             timed_out: Cell::new(false),
-            atomic: Cell::new(u32::from(kind == Kind::Softirq)),
-            sections: Cell::new(1),
+            atomic: Cell::new(0),
+            sections: Cell::new(0),
             ended: Cell::new(false),
         }
     }
@@ -106,7 +106,7 @@ impl Context {
         );
         self.ended.set(true);
         crate::queue::wake_all(self.end_queue());
-        // A softirq is a section from its beginning to its end.
+        // A softirq is a section from its first turn to its end.
         crate::queue::wake_all(self.host.grace_queue());
         true
     }
@@ -128,8 +128,14 @@ impl Context {
     pub(crate) fn end_late_sleep(&self, now: u64) {
         if self.deadline().is_some_and(|at| at <= now) {
             self.timed_out.set(true);
+            self.drowsy.set(false);
             self.state.set(State::Ready);
         }
+    }
+
+    /// Whether it neither sleeps nor is about to.
+    pub(crate) fn is_awake(&self) -> bool {
+        self.state.get() == State::Ready && !self.drowsy.get()
     }
 
     /// Whether it is in a section in which it must not sleep, and in which one.
@@ -175,8 +181,12 @@ pub fn number() -> u64 {
     current(&world()).number
 }
 
-/// Something that another processor may see is about to happen: others may go first.
+/// Something that another processor may see is about to happen: others may go first. Not while a
+/// panic of the caller unwinds, as no other context must run on what is half done.
 pub fn point() {
+    if std::thread::panicking() {
+        return;
+    }
     let preempt = world().plan.get().preempt;
     if chance(preempt) {
         yield_turn();
@@ -260,12 +270,19 @@ pub fn spawn(name: &'static str, kind: Kind, body: impl FnOnce() + 'static) -> H
     spawn_on(&crate::host(), name, kind, body)
 }
 
-/// Begin a context on a host.
+/// Begin a context on a host. A softirq is a section from its first turn on, not before.
 pub fn spawn_on(
     host: &Rc<Host>,
     name: &'static str,
     kind: Kind,
     body: impl FnOnce() + 'static,
 ) -> Handle {
-    Handle(world().add_context(host.clone(), name, kind, Box::new(body)))
+    let body: Body = match kind {
+        Kind::Process => Box::new(body),
+        Kind::Softirq => Box::new(move || {
+            enter_atomic();
+            body();
+        }),
+    };
+    Handle(world().add_context(host.clone(), name, kind, body))
 }

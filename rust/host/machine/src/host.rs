@@ -66,6 +66,14 @@ impl Host {
     }
 }
 
+impl Drop for Host {
+    /// What it owns is not dropped, as nothing of a machine that loses power is: the functions of
+    /// modules that are still loaded could only run on it.
+    fn drop(&mut self) {
+        std::mem::forget(self.own.take());
+    }
+}
+
 /// The host that the caller runs on.
 ///
 /// # Panics

@@ -11,7 +11,10 @@ use crate::context::{
     yield_turn,
     State, //
 };
-use crate::world::world;
+use crate::world::{
+    fail,
+    world, //
+};
 use std::{
     collections::HashMap,
     rc::Rc, //
@@ -20,7 +23,8 @@ use std::{
 /// A queue that nobody wakes.
 pub const NOBODY: usize = 0;
 
-/// Those on the queues, in the order in which they came.
+/// Those on the queues: others before exclusive ones, and exclusive ones in the order in which they
+/// came, as the kernel enters them.
 pub(crate) type Queues = HashMap<usize, Vec<Entry>>;
 
 /// A context on a queue.
@@ -37,10 +41,14 @@ pub fn prepare(queue: usize, is_exclusive: bool) {
     let mut queues = world.queues.borrow_mut();
     let entries = queues.entry(queue).or_default();
     if !entries.iter().any(|e| e.context.number == me.number) {
-        entries.push(Entry {
-            context: me,
-            is_exclusive,
-        });
+        let at = if is_exclusive { entries.len() } else { 0 };
+        entries.insert(
+            at,
+            Entry {
+                context: me,
+                is_exclusive,
+            },
+        );
     }
 }
 
@@ -64,7 +72,12 @@ fn remove(world: &crate::World, queue: usize, number: u64) {
 
 /// Sleep until somebody wakes the calling context, unless that has been done since [`prepare`], or
 /// until that time; whether the time is over.
+///
+/// Fails while a panic of the caller unwinds: no other context may have a turn then.
 pub fn schedule(deadline: Option<u64>) -> bool {
+    if std::thread::panicking() {
+        fail("it sleeps while a panic unwinds");
+    }
     let me = current(&world());
     me.timed_out.set(false);
     if me.drowsy.get() {
@@ -74,8 +87,8 @@ pub fn schedule(deadline: Option<u64>) -> bool {
     me.timed_out.get()
 }
 
-/// Wake `most` of the exclusive sleepers on a queue, and all others that came before the last of
-/// those; 0: all. Who is woken leaves the queue.
+/// Wake `most` of the exclusive sleepers on a queue, and all others; 0: all. Those that are woken
+/// leave the queue. A context that is awake already stays there and does not count.
 pub fn wake(queue: usize, most: usize) {
     let world = world();
     let mut woken = Vec::new();
@@ -86,7 +99,7 @@ pub fn wake(queue: usize, most: usize) {
         };
         let mut exclusive = 0;
         entries.retain(|e| {
-            if most != 0 && exclusive >= most {
+            if e.context.is_awake() || (most != 0 && exclusive >= most) {
                 return true;
             }
             exclusive += usize::from(e.is_exclusive);

@@ -7,11 +7,19 @@
 //! what [`place`] makes of it: the same place in a copy of all statics that belongs to the host
 //! whose context calls. Addresses of anything else stay as they are. What the program itself has
 //! in its statics stays what the compiler has put there, so a fresh copy is what a module finds
-//! that has just been loaded.
+//! that has just been loaded. The statics of a module that has been unloaded are filled as freed
+//! memory is, and whoever asks for one of them is found.
 
-use crate::symbols;
+use crate::{
+    memory::FREED,
+    symbols,
+    world::fail, //
+};
 use std::{
-    cell::UnsafeCell,
+    cell::{
+        RefCell,
+        UnsafeCell, //
+    },
     ops::Range,
     ptr, //
 };
@@ -42,6 +50,8 @@ pub struct Image {
     /// From the page in which the statics begin.
     pages: Box<[Page]>,
     range: Range<usize>,
+    /// Where those of modules lie in the program that have been unloaded.
+    gone: RefCell<Vec<Range<usize>>>,
 }
 
 impl Image {
@@ -51,7 +61,8 @@ impl Image {
         let pages = (range.end - range.start / PAGE * PAGE).div_ceil(PAGE);
         let blank = || Page(UnsafeCell::new([0; PAGE]));
         let pages = std::iter::repeat_with(blank).take(pages).collect();
-        let this = Self { pages, range };
+        let gone = RefCell::default();
+        let this = Self { pages, range, gone };
         this.renew(this.range.clone());
         this
     }
@@ -73,21 +84,49 @@ impl Image {
         }
     }
 
-    /// Make all statics of a crate what they are in the program.
+    /// Where the statics of a crate lie in the program.
+    fn of_crate(&self, name: &str) -> impl Iterator<Item = Range<usize>> {
+        let all = self.range.clone();
+        symbols::of_crate(name)
+            .filter(move |object| all.start <= object.start && object.end <= all.end)
+    }
+
+    /// Make all statics of a crate what they are in the program: it is about to be loaded.
     ///
     /// # Safety
     ///
-    /// Nothing of that crate runs on the host or is referred to, as after it has been unloaded.
+    /// The crate has no code that runs on the host. Its statics consist of cells, in case something
+    /// refers to one yet.
     pub unsafe fn renew_crate(&self, name: &str) {
-        for object in symbols::of_crate(name) {
-            if self.range.start <= object.start && object.end <= self.range.end {
-                self.renew(object);
-            }
+        for object in self.of_crate(name) {
+            self.gone.borrow_mut().retain(|other| *other != object);
+            self.renew(object);
         }
+    }
+
+    /// Take the statics of a crate away: it has been unloaded.
+    ///
+    /// # Safety
+    ///
+    /// Statics of that crate consist of cells: code that refers to one yet may find it changed.
+    pub unsafe fn remove_crate(&self, name: &str) {
+        for object in self.of_crate(name) {
+            // SAFETY: Inside this image, and in cells, as the caller promises.
+            unsafe { self.at(object.start).write_bytes(FREED, object.len()) };
+            self.gone.borrow_mut().push(object);
+        }
+    }
+
+    /// Whether what has this address in the program is of a module that has been unloaded.
+    fn is_gone(&self, address: usize) -> bool {
+        let gone = self.gone.borrow();
+        gone.iter().any(|object| object.contains(&address))
     }
 }
 
 /// Where a stand-in finds what it is called with, on the host that the caller runs on.
+///
+/// Fails if it is a static of a module that has been unloaded.
 ///
 /// # Panics
 ///
@@ -98,6 +137,9 @@ pub fn place<T>(object: *mut T) -> *mut T {
         return object;
     }
     let host = crate::host();
+    if host.image().is_gone(address) {
+        fail("it uses a static of a module that has been unloaded");
+    }
     // The image lives as long as the host, which lives as long as the run.
     host.image().at(address).cast()
 }

@@ -79,6 +79,8 @@ pub struct World {
     next_context: Cell<u64>,
     /// Why the run has failed; see [`fail`].
     failure: RefCell<Option<String>>,
+    /// The first panic of the run.
+    panic: RefCell<Option<String>>,
 }
 
 thread_local! {
@@ -114,6 +116,7 @@ pub fn run(plan: Plan, main: impl FnOnce() + 'static) {
         memory: RefCell::default(),
         next_context: Cell::new(0),
         failure: RefCell::default(),
+        panic: RefCell::default(),
     });
     tell_seeds();
     let before = WORLD.replace(Some(world.clone()));
@@ -124,7 +127,7 @@ pub fn run(plan: Plan, main: impl FnOnce() + 'static) {
     world.schedule();
 }
 
-/// Have every panic in a run say of which seed it is.
+/// Every panic in a run says of which seed it is. The first one is kept for [`fail`].
 fn tell_seeds() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -133,6 +136,8 @@ fn tell_seeds() {
             let world = WORLD.try_with(|world| world.try_borrow().ok()?.clone());
             if let Ok(Some(world)) = world {
                 eprintln!("in the run of seed {}:", world.plan.get().seed);
+                let mut first = world.panic.borrow_mut();
+                first.get_or_insert_with(|| info.to_string());
             }
             before(info);
         }));
@@ -243,11 +248,16 @@ impl World {
 
 /// End the run, which fails for that reason: the kernel would have stopped here.
 ///
-/// Functions in C call this as well, through which a panic cannot go.
+/// Functions in C call this as well, through which a panic cannot go. Nor can it go out of what
+/// unwinds by another panic; then the run fails for the reason of that one.
 pub fn fail(why: impl Into<String>) -> ! {
     let world = world();
     let who = world.running().map(|context| context.describe());
-    let why = format!("{}: {}", who.unwrap_or_default(), why.into());
+    let mut why = format!("{}: {}", who.unwrap_or_default(), why.into());
+    if std::thread::panicking() {
+        let first = world.panic.borrow_mut().take();
+        why = format!("{}; then {why}", first.unwrap_or_default());
+    }
     *world.failure.borrow_mut() = Some(why);
     loop {
         crate::context::yield_turn();

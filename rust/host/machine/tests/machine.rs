@@ -98,6 +98,61 @@ fn one_exclusive_sleeper_is_woken_at_a_time() {
 }
 
 #[test]
+fn a_wake_up_is_not_used_up_by_one_whose_time_is_over() {
+    for seed in 0..50 {
+        run(Plan::new(seed), || {
+            let is_over = Rc::new(Cell::new(false));
+            let spoken = is_over.clone();
+            let sleeper = |deadline| {
+                let is_over = is_over.clone();
+                spawn("sleeper", Kind::Process, move || {
+                    while !is_over.get() {
+                        queue::prepare(1, true);
+                        if queue::schedule(deadline) {
+                            break;
+                        }
+                    }
+                    queue::finish(1);
+                })
+            };
+            let soon = machine::now() + 100_000;
+            let first = sleeper(Some(soon));
+            machine::sleep_until(soon - 50_000);
+            let second = sleeper(None);
+            machine::sleep_until(soon);
+            spoken.set(true);
+            queue::wake(1, 1);
+            first.join();
+            second.join();
+        });
+    }
+}
+
+#[test]
+fn a_sleeper_behind_exclusive_ones_is_woken_with_the_first() {
+    run(Plan::new(1), || {
+        let woken = Rc::new(RefCell::new(Vec::new()));
+        for (number, is_exclusive) in [(0, true), (1, true), (2, false)] {
+            let woken = woken.clone();
+            spawn("sleeper", Kind::Process, move || {
+                machine::sleep_until(machine::now() + 1_000_000 * (number + 1));
+                queue::prepare(1, is_exclusive);
+                queue::schedule(None);
+                queue::finish(1);
+                woken.borrow_mut().push(number);
+            });
+        }
+        machine::sleep_until(machine::now() + 10_000_000);
+        queue::wake(1, 1);
+        machine::sleep_until(machine::now() + 1_000_000);
+        let mut first: Vec<_> = woken.borrow().clone();
+        first.sort_unstable();
+        assert_eq!(first, [0, 2]);
+        queue::wake_all(1);
+    });
+}
+
+#[test]
 #[should_panic(expected = "deadlock: main on host 0 waits")]
 fn who_waits_for_nobody_is_reported() {
     run(Plan::new(1), || queue::wait_while(1, || true));
@@ -139,6 +194,78 @@ fn a_grace_period_waits_for_sections_that_were_there_before_and_no_others() {
             reader.join();
         });
     }
+}
+
+#[test]
+fn a_grace_period_does_not_wait_for_a_softirq_that_has_not_begun() {
+    let before = (0..50).filter(|seed| {
+        let has_begun = Rc::new(Cell::new(false));
+        let over_first = Rc::new(Cell::new(false));
+        let out = over_first.clone();
+        run(Plan::new(*seed), move || {
+            let begun = has_begun.clone();
+            spawn("softirq", Kind::Softirq, move || begun.set(true));
+            context::await_sections();
+            out.set(!has_begun.get());
+        });
+        over_first.get()
+    });
+    assert!((1..50).contains(&before.count()));
+}
+
+#[test]
+fn a_grace_period_waits_for_a_softirq_that_has_begun() {
+    for seed in 0..50 {
+        run(Plan::new(seed), || {
+            let step = Rc::new(Cell::new(0));
+            let theirs = step.clone();
+            spawn("softirq", Kind::Softirq, move || {
+                theirs.set(1);
+                (0..5).for_each(|_| machine::point());
+                theirs.set(2);
+            });
+            machine::point();
+            let has_begun = step.get() != 0;
+            let sees = step.clone();
+            context::await_sections();
+            assert!(!has_begun || sees.get() == 2);
+        });
+    }
+}
+
+/// Runs a function when it is dropped.
+struct AtEnd(fn());
+
+impl Drop for AtEnd {
+    fn drop(&mut self) {
+        (self.0)();
+    }
+}
+
+#[test]
+#[should_panic(expected = "the first")]
+fn nobody_has_a_turn_while_a_panic_unwinds() {
+    run(Plan::new(1), || {
+        spawn("other", Kind::Process, || {
+            for _ in 0..1000 {
+                if std::thread::panicking() {
+                    machine::fail("it has a turn");
+                }
+                machine::point();
+            }
+        });
+        let _guard = AtEnd(|| (0..100).for_each(|_| machine::point()));
+        panic!("the first");
+    });
+}
+
+#[test]
+#[should_panic(expected = "the first; then main on host 0 runs: it sleeps")]
+fn a_sleep_while_a_panic_unwinds_ends_the_run_with_that_panic() {
+    run(Plan::new(1), || {
+        let _guard = AtEnd(|| queue::wait_while(1, || true));
+        panic!("the first");
+    });
 }
 
 static SHARED: AtomicU32 = AtomicU32::new(5);

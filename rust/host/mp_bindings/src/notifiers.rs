@@ -25,14 +25,14 @@ impl Default for notifier_block {
     }
 }
 
-/// Tell a block of modules that have run their exit functions.
+/// Tell a block of modules that have run their exit functions, or have failed to load.
 ///
 /// # Safety
 ///
 /// The block is initialised and lives until it is unregistered.
 pub unsafe fn register_module_notifier(block: *mut notifier_block) -> i32 {
     let tell = move || {
-        // SAFETY: Registered, so it is there.
+        // SAFETY: Registered: unregistering waits until nobody goes through the chain.
         if let Some(call) = unsafe { (*block).notifier_call } {
             let going = bindings::module_state_MODULE_STATE_GOING as usize;
             // SAFETY: As the chain of modules calls its blocks.
@@ -47,7 +47,6 @@ pub unsafe fn register_module_notifier(block: *mut notifier_block) -> i32 {
 ///
 /// The block is registered.
 pub unsafe fn unregister_module_notifier(block: *mut notifier_block) -> i32 {
-    machine::might_sleep();
     machine::host().own::<Watchers>().remove(block.addr());
     0
 }

@@ -240,7 +240,7 @@ fn a_cell_gives_its_value_up_when_no_reader_has_it() {
         let cell = Arc::new(RcuArc::empty(), GFP_KERNEL)?;
         cell.replace(Some(Arc::new(Noted(gone.clone()), GFP_KERNEL)?));
         let (theirs, seen) = (cell.clone(), gone.clone());
-        let reader = spawn("reader", Kind::Softirq, move || {
+        let reader = spawn("reader", Kind::Process, move || {
             let guard = rcu::read_lock();
             if theirs.load(&guard).is_some() {
                 (0..5).for_each(|_| assert_eq!(seen.load(Relaxed), 0));

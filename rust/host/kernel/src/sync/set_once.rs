@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
 //! A value that is set once: as of the kernel, with one for each host if it is a static.
+//!
+//! From the kernel's `rust/kernel/sync/set_once.rs`: what differs is that the value is looked for
+//! on the host that calls.
 
 use super::atomic::{
     Acquire,

@@ -1,6 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
+// SPDX-FileCopyrightText: 2024 Google LLC.
 
-//! Locks that are statics: as of the kernel, with one for each host.
+//! Locks that are statics, with one for each host.
+//!
+//! From the kernel's `rust/kernel/sync/lock/global.rs`, with other comments, without data outside
+//! of a lock, and with [`GlobalLock::own`] between a lock and each use of it.
+
+// The kernel's `lock.rs`, of which this is a module, is compiled without warnings.
+#![warn(warnings, clippy::all, clippy::undocumented_unsafe_blocks)]
 
 use super::{
     Backend,
@@ -124,6 +131,9 @@ where
         &mut self.inner
     }
 }
+
+/// The kernel's `lock.rs` names it. Data outside of a lock is not on the host.
+pub enum GlobalLockedBy {}
 
 /// Defines a lock that is a static.
 #[macro_export]

@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Spin locks: as of the kernel. Those that disable interrupts need more of it than is here.
+//! Spin locks. Those that disable interrupts need more of the kernel than is here.
+//!
+//! From the kernel's `rust/kernel/sync/lock/spinlock.rs`, the first half of it.
+
+// The kernel's `lock.rs`, of which this is a module, is compiled without warnings.
+#![warn(warnings, clippy::all, clippy::undocumented_unsafe_blocks)]
 
 use super::{
     Backend,
