@@ -321,7 +321,13 @@ impl Engine {
     ///
     /// # Errors
     /// As [`send`](Self::send), but for the limits.
-    pub(crate) fn check_send(&self, from: Endpoint, to: Endpoint, len: usize, priority: u32) -> Result<Lane> {
+    pub(crate) fn check_send(
+        &self,
+        from: Endpoint,
+        to: Endpoint,
+        len: usize,
+        priority: u32,
+    ) -> Result<Lane> {
         let settings = &self.local(from)?.settings;
         if self.local(to).is_ok_and(|local| !local.is_for_messages()) {
             return Err(Error::General);

@@ -126,7 +126,7 @@ impl Engine {
             self.drain(node, wire);
         }
         self.settle();
-        Ok(exchanged?)
+        exchanged
     }
 
     fn exchange(&mut self, node: NodeId, wire: &mut impl Wire) -> Result<bool, End> {
