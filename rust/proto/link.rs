@@ -335,8 +335,9 @@ pub enum Mismatch {
 
 const MAX_ACTIONS: usize = 6;
 
-/// How often a peer may change its identity within [`Config::stable`]. A host is named once when its
-/// root processor is found and once when it is lost; each change takes the caller a grace period.
+/// How often a peer may change its identity in one epoch, within [`Config::stable`]. An endpoint is
+/// named when its root processor is found, and by each other one; a change takes the caller a grace
+/// period.
 const MAX_CHANGES: u32 = 16;
 
 /// What to do after an input, in order.
@@ -424,7 +425,7 @@ pub struct Link<R> {
     hold_until: u64,
     backoff: u64,
     up_since: u64,
-    /// Changes of the peer's identity since then.
+    /// Changes of the peer's identity in the epoch since `changes_since`.
     changes: u32,
     changes_since: u64,
 }
@@ -767,6 +768,7 @@ impl<R: Rng> Link<R> {
         if hello.echo == self.epoch {
             self.state = State::Up;
             self.up_since = now;
+            (self.changes, self.changes_since) = (0, now);
             self.reported = None;
             todo.push(Action::LinkUp {
                 local_epoch: self.epoch,

@@ -185,6 +185,9 @@ impl ChannelLink {
         }
         let looks = Arc::new(looks, GFP_KERNEL)?;
         // From `populate` on doorbells poll: a ring that goes to sleep has its second look by then.
+        if self.napis.as_ref().is_some() {
+            return Err(EBUSY);
+        }
         self.channel.set_looks(Some(looks));
         if !self.napis.populate(napis) {
             self.channel.set_looks(None);

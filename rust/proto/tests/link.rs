@@ -568,7 +568,28 @@ fn further_windows_that_change_within_the_epoch_are_corrupt() {
     assert_eq!(t.a.down_reasons(), [DownReason::Corrupt]);
 }
 
-/// Each change costs the caller a grace period: there is a limit, which an honest host does not meet
+/// A peer that comes back again and again has an identity to tell in each epoch
+#[test]
+fn each_epoch_has_its_own_changes_of_identity() {
+    let mut t = Two::up();
+    for n in 0..20 {
+        let todo = t.a.link.ntb_link(false, t.now);
+        t.a.carry_out(&t.b.ram, todo, t.now);
+        t.run(200);
+        assert_eq!(t.states(), (State::Up, State::Up));
+        let named = Identity {
+            features: n % 2 + 1,
+            ..identity(0)
+        };
+        let todo = t.a.link.set_identity(named, t.now);
+        t.a.carry_out(&t.b.ram, todo, t.now);
+        t.run(30);
+        assert_eq!(t.states(), (State::Up, State::Up));
+    }
+    assert!(!t.b.down_reasons().contains(&DownReason::Corrupt));
+}
+
+/// Each change costs the caller a grace period: there is a limit
 #[test]
 fn a_peer_that_changes_its_identity_again_and_again_does_not_behave() {
     let mut t = Two::up();

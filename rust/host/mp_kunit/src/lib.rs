@@ -2,7 +2,8 @@
 
 //! The KUnit suites of the message frame service, run on hosts by several seeds each.
 //!
-//! Those of `rust/mp_kunit.rs` that are not here need the network stack, or what serves programs.
+//! Those of `rust/mp_kunit.rs` that are not here need the network stack, or what serves programs, but for
+//! `mp_kept`.
 
 #![cfg(test)]
 
