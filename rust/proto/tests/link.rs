@@ -575,7 +575,7 @@ fn each_epoch_has_its_own_changes_of_identity() {
     for n in 0..20 {
         let todo = t.a.link.ntb_link(false, t.now);
         t.a.carry_out(&t.b.ram, todo, t.now);
-        t.run(200);
+        t.run(150);
         assert_eq!(t.states(), (State::Up, State::Up));
         let named = Identity {
             features: n % 2 + 1,
@@ -587,6 +587,10 @@ fn each_epoch_has_its_own_changes_of_identity() {
         assert_eq!(t.states(), (State::Up, State::Up));
     }
     assert!(!t.b.down_reasons().contains(&DownReason::Corrupt));
+    let changes = t.b.log.iter();
+    let changes = changes.filter(|todo| matches!(todo, Action::PeerChanged(_)));
+    assert_eq!(changes.count(), 20);
+    assert!(t.now < 5000 * MS, "all within one time");
 }
 
 /// Each change costs the caller a grace period: there is a limit
