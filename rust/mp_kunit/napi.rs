@@ -151,14 +151,25 @@ mod tests {
         assert!(is_watched);
         source.is_last.store(true, Relaxed);
         // The poll is for another processor.
+        let (spawned, ended) = (Atomic::new(0), Arc::new(Atomic::new(0), GFP_KERNEL)?);
         let begun = soon(|| {
-            let scheduled = napi.clone();
-            let spawned =
-                workqueue::system_unbound().try_spawn(GFP_KERNEL, move || scheduled.schedule());
-            spawned.is_ok() && source.begun.load(Relaxed)
+            let (scheduled, work) = (napi.clone(), ended.clone());
+            let schedule = move || {
+                scheduled.schedule();
+                work.fetch_add(1, Relaxed);
+            };
+            if workqueue::system_unbound()
+                .try_spawn(GFP_KERNEL, schedule)
+                .is_ok()
+            {
+                spawned.fetch_add(1, Relaxed);
+            }
+            source.begun.load(Relaxed)
         });
         source.closing.store(true, Relaxed);
         napi.close();
+        // They run code of this module.
+        assert!(soon(|| ended.load(Relaxed) == spawned.load(Relaxed)));
         assert!(begun);
         assert!(source.seen.load(Relaxed));
         // The poll still needed it.
