@@ -33,6 +33,7 @@ pub use kept::Kept;
 use core::ops::DerefMut;
 
 use self::kept::KeptList;
+use crate::layout::CONTROL_RING;
 use crate::memory::{Inbound, OutOfBounds, Outbound};
 use crate::ring::{
     Armed, BadPlace, Consumer, Corrupt, NextError, Place, Reassembly, Record, Ringing, Step,
@@ -56,12 +57,30 @@ const UNITS_AT_ONCE: u32 = 4096;
 /// or half of the places.
 const URGENT_PART: u32 = 4;
 
-/// Records that a poll of `budget` records takes from the control ring, which it empties first. A
-/// quarter is left for the data ring that is polled with it: control frames of all hosts that are
-/// forwarded must not hold up everybody's data.
+/// Records that a poll of `budget` records takes from the control ring before it looks at data. A
+/// quarter is left: control frames of all hosts that are forwarded must not hold up everybody's data.
 #[inline]
-pub const fn control_budget(budget: u32) -> u32 {
+const fn control_budget(budget: u32) -> u32 {
     budget - budget / 4
+}
+
+/// One poll of a queue for up to `budget` records. `receive` takes at most so many of a ring, and
+/// returns how many it took; so does this of all.
+///
+/// The control ring is polled with queue 0: first, then the data ring, then the control ring again with
+/// what that has left. Less than the budget means that nothing is left to do.
+#[inline]
+pub fn poll_queue(queue: u16, budget: u32, mut receive: impl FnMut(u32, u32) -> u32) -> u32 {
+    let data = u32::from(queue) + 1;
+    if queue != 0 {
+        return receive(data, budget);
+    }
+    let mut done = receive(CONTROL_RING, control_budget(budget));
+    done += receive(data, budget - done);
+    if done < budget {
+        done += receive(CONTROL_RING, budget - done);
+    }
+    done
 }
 
 /// The receiving half of a ring in one epoch; `A` is an [`Assembly`], `S` has a place of

@@ -25,7 +25,7 @@ use mp_kernel::{
 };
 use mp_proto::{
     layout::CONTROL_RING,
-    receiving::control_budget,
+    receiving::poll_queue,
     wire::{
         Envelope,
         PeerData,
@@ -43,8 +43,7 @@ use mp_transport::{
     }, //
 };
 
-/// Polls one data queue of a channel; queue 0 also the control ring, first, as far as that leaves
-/// a share of each poll to data.
+/// Polls one data queue of a channel, and the control ring with queue 0.
 pub(crate) struct Poller {
     pub(crate) channel: Arc<Channel>,
     pub(crate) peer: Arc<Peer>,
@@ -75,18 +74,9 @@ impl Poll for Poller {
         if self.queue == 0 {
             channel.finish_copies();
         }
-        let mut done = 0;
-        for number in self.rings() {
-            let most = match number {
-                CONTROL_RING => control_budget(budget),
-                _ => budget - done,
-            };
-            done += channel.receive(napi, &self.peer, number, most);
-        }
-        // What data have left of the budget: fewer than that means that nothing is left to do.
-        if self.queue == 0 && done < budget {
-            done += channel.receive(napi, &self.peer, CONTROL_RING, budget - done);
-        }
+        let done = poll_queue(self.queue, budget, |number, most| {
+            channel.receive(napi, &self.peer, number, most)
+        });
         napi.flush_gro();
         for number in self.rings() {
             channel.report_completions(&self.peer, number);
@@ -181,28 +171,29 @@ impl ChannelLink {
             let channel = self.channel.clone();
             let look = Look::new(channel, napi.clone(), bell.clone(), queue, look_ns)?;
             looks.push(look, GFP_KERNEL)?;
-            napi.enable()?;
         }
         let looks = Arc::new(looks, GFP_KERNEL)?;
-        // From `populate` on doorbells poll: a ring that goes to sleep has its second look by then.
-        if self.napis.as_ref().is_some() {
-            return Err(EBUSY);
-        }
-        self.channel.set_looks(Some(looks));
         if !self.napis.populate(napis) {
-            self.channel.set_looks(None);
             return Err(EBUSY);
         }
+        // Before anything polls: a ring that goes to sleep has its second look.
+        self.channel.set_looks(Some(looks));
+        self.napis()
+            .try_for_each(|napi| napi.enable())
+            .inspect_err(|_| self.stop())?;
         self.poll_all();
         Ok(())
+    }
+
+    /// The pollers; none before [`start`](Self::start).
+    fn napis(&self) -> impl Iterator<Item = &Arc<Instance<Poller>>> {
+        self.napis.as_ref().into_iter().flatten()
     }
 
     /// Stop the pollers for good. May sleep.
     pub(crate) fn stop(&self) {
         self.channel.set_looks(None);
-        for napi in self.napis.as_ref().into_iter().flatten() {
-            napi.close();
-        }
+        self.napis().for_each(|napi| napi.close());
     }
 
     /// Poll every queue.
@@ -218,8 +209,7 @@ impl ChannelLink {
 
     /// Poll the queues that `wanted` chooses. Any context.
     pub(crate) fn poll_where(&self, wanted: impl Fn(u16) -> bool) {
-        let napis = self.napis.as_ref().into_iter().flatten();
-        for (_, napi) in (0..).zip(napis).filter(|(queue, _)| wanted(*queue)) {
+        for (_, napi) in (0..).zip(self.napis()).filter(|(queue, _)| wanted(*queue)) {
             napi.schedule();
         }
     }

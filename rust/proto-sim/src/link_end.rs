@@ -6,13 +6,13 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use mp_proto::layout::{Layout, CONTROL_RING, STATUS_LEN};
+use mp_proto::layout::{Layout, STATUS_LEN};
 use mp_proto::link::{
     read_beat, write_beat, Action, Actions, Further, Hello, Identity, Link, Local, Role, State,
 };
 use mp_proto::mailbox::{self, MailRead, MessageRx, MessageTx};
 use mp_proto::memory::Inbound;
-use mp_proto::receiving::control_budget;
+use mp_proto::receiving::poll_queue;
 use mp_proto::ring::Ringing;
 use mp_proto::version::{Terms, WIRE};
 use mp_proto::wire::PeerId;
@@ -666,14 +666,8 @@ impl Host {
             return;
         };
         let budget = self.env.dice.one_of(&[1, 4, 64]);
-        let mut done = 0;
-        // What data have left of the budget is for control frames.
-        let rest = (queue == 0).then_some(CONTROL_RING as usize);
-        for (turn, number) in rings(queue).chain(rest).enumerate() {
-            let most = match (turn, number as u32) {
-                (0, CONTROL_RING) => control_budget(budget),
-                _ => budget,
-            };
+        let done = poll_queue(queue, budget, |number, most| {
+            let (number, mut done) = (number as usize, 0);
             while let Some(received) = {
                 let mut channel = channel.borrow_mut();
                 channel.receive(number, most, &mut done)
@@ -681,7 +675,8 @@ impl Host {
                 self.receive(life, number, &received);
             }
             channel.borrow_mut().end_poll(number);
-        }
+            done
+        });
         for number in rings(queue) {
             let units = channel.borrow_mut().completions(number);
             if let Some(units) = units {

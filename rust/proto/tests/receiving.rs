@@ -12,7 +12,7 @@ use std::rc::Rc;
 use common::rings::{self, PLACE};
 use common::Ram;
 use mp_proto::receiving::{
-    control_budget, AddError, Arrived, Assembly, Context, Kept, ReceivingHalf, Upper, RX_HELD,
+    poll_queue, AddError, Arrived, Assembly, Context, Kept, ReceivingHalf, Upper, RX_HELD,
 };
 use mp_proto::ring::{
     units_for, Armed, Chunk, Corrupt, Place, Producer, Record, ReserveError, Ringing, Split, Step,
@@ -699,15 +699,35 @@ fn nothing_is_written_once_the_layer_above_has_ended_the_epoch() {
     assert_eq!(ring.world.peers.word(PLACE.cons), before);
 }
 
-/// Of a poll that finds control frames without end, data gets a share.
+/// What a poll takes of rings that have so many records, control and data, and how many it says.
+fn polled(queue: u16, budget: u32, mut there: [u32; 2]) -> ([u32; 2], u32) {
+    let mut taken = [0; 2];
+    let done = poll_queue(queue, budget, |ring, most| {
+        let number = ring.min(1) as usize;
+        let count = there[number].min(most);
+        there[number] -= count;
+        taken[number] += count;
+        count
+    });
+    (taken, done)
+}
+
+/// Of a poll that finds control frames without end, data gets a share; none of them leaves anything
+/// unused while the other one has more.
 #[test]
 fn control_frames_leave_a_share_of_a_poll_to_data() {
-    assert_eq!(control_budget(64), 48);
+    assert_eq!(polled(0, 64, [100, 100]), ([48, 16], 64));
     for budget in 1..=64 {
-        let control = control_budget(budget);
+        let ([control, data], done) = polled(0, budget, [100, 100]);
         assert!(control > budget / 2, "what is urgent goes first");
         assert!(control < budget || budget < 4);
+        assert_eq!((control + data, done), (budget, budget));
+        assert_eq!(polled(0, budget, [100, 0]), ([budget, 0], budget));
+        assert_eq!(polled(0, budget, [0, 100]), ([0, budget], budget));
+        assert_eq!(polled(3, budget, [100, 100]), ([0, budget], budget));
     }
+    assert_eq!(polled(0, 64, [50, 3]), ([50, 3], 53));
+    assert_eq!(polled(0, 64, [3, 5]), ([3, 5], 8));
 }
 
 /// A half without room for names keeps nothing, and loses nothing.
