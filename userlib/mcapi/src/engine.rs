@@ -364,7 +364,8 @@ impl Engine {
         Ok(request)
     }
 
-    /// Begin to send a message on a lane: its data are [queued](Self::queue), or have [left](Self::left).
+    /// Begin to send a message on a lane: its data are [queued](Self::queue), or have
+    /// left, which [ends](Self::end_send) it.
     ///
     /// # Errors
     /// [`Error::EndpointInvalid`], [`Error::RequestLimit`], [`Error::MemoryLimit`], as of
@@ -435,13 +436,14 @@ impl Engine {
         }
     }
 
-    /// A message that was begun has left.
-    pub(crate) fn left(&mut self, request: Request, from: Endpoint, size: usize) {
-        self.end_send(request, from.port(), size, Ok(()));
-    }
-
     /// A send is over, one way or the other.
-    fn end_send(&mut self, request: Request, from: u16, size: usize, result: Result<()>) {
+    pub(crate) fn end_send(
+        &mut self,
+        request: Request,
+        from: u16,
+        size: usize,
+        result: Result<()>,
+    ) {
         if let Some(Operation::Send { by, .. }) = self.requests.operation(request).copied() {
             self.give_send_buffer(from, by);
             self.requests

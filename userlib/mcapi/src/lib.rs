@@ -142,14 +142,20 @@ impl Completion {
     }
 
     /// A message for a receive with so much room.
-    pub(crate) fn message(mut data: Vec<u8>, room: usize) -> Self {
-        let is_truncated = data.len() > room;
-        data.truncate(room);
+    pub(crate) fn message(data: Vec<u8>, room: usize) -> Self {
+        let (data, is_truncated) = cut(data, room);
         Completion::Message {
             data: Arc::new(data),
             is_truncated,
         }
     }
+}
+
+/// The first bytes of a message, of which so many have room, and whether there were more (MC-MSGRECV-3).
+fn cut(mut data: Vec<u8>, room: usize) -> (Vec<u8>, bool) {
+    let is_truncated = data.len() > room;
+    data.truncate(room);
+    (data, is_truncated)
 }
 
 /// Lock, also after a panic: each change is complete when others see it.

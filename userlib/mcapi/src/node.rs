@@ -21,6 +21,7 @@ use crate::{
     attributes::{Attribute, NodeAttributes, NodeState},
     claim::{claim, failed, Nonce},
     connect::Connector,
+    cut,
     engine::Engine,
     lock,
     pipe::{Buffer, Pipe},
@@ -453,10 +454,8 @@ impl<D: Device> Node<D> {
     /// # Errors
     /// The same.
     pub fn msg_take(&self, endpoint: Endpoint, room: usize) -> Result<(Vec<u8>, bool)> {
-        if let Some(mut data) = self.0.with(|core| core.engine.try_receive(endpoint))? {
-            let is_truncated = data.len() > room;
-            data.truncate(room);
-            return Ok((data, is_truncated));
+        if let Some(data) = self.0.with(|core| core.engine.try_receive(endpoint))? {
+            return Ok(cut(data, room));
         }
         // Behind the receives that wait.
         let receive = |core: &mut Core<D>| core.engine.receive(endpoint, room, By::Call);

@@ -239,7 +239,9 @@ impl<D: Device> Core<D> {
         let lane = self.engine.check_send(from, to, data.len(), priority)?;
         let request = self.engine.begin_send(from, to, lane, By::Program)?;
         match self.send_at_once(from, to.node(), lane, data, service) {
-            true => self.engine.left(request, from, data.len()),
+            true => self
+                .engine
+                .end_send(request, from.port(), data.len(), Ok(())),
             false => self.engine.queue(request, data)?,
         }
         Ok(request)

@@ -5,8 +5,8 @@
 
 use super::{
     core::Core,
-    waiting::{begin_call, is_over, LOOKS},
-    NodeShared, Tie, LOOK,
+    waiting::{begin_call, look_for},
+    NodeShared, Tie,
 };
 use crate::{
     channel::Direction,
@@ -22,7 +22,6 @@ use crate::{
 use mp_fabric::{EventMask, InterfaceId, Session};
 use mp_queue_pair::{provider::NEWS, Piece};
 use std::{
-    hint::spin_loop,
     sync::{Arc, PoisonError},
     time::Instant,
 };
@@ -96,23 +95,7 @@ impl<D: Device> NodeShared<D> {
         deadline: Deadline,
         attempt: impl Fn(&Pipe<D>) -> Result<Tried<T>>,
     ) -> Result<Option<T>> {
-        let mut looks = 1;
-        loop {
-            for _ in 0..looks {
-                let done = self.attempt(pipe, &attempt)?;
-                if done.is_some() {
-                    return Ok(done);
-                }
-                spin_loop();
-            }
-            if is_over(deadline) {
-                return Err(Error::Timeout);
-            }
-            if begun.elapsed() >= LOOK {
-                return Ok(None);
-            }
-            looks = LOOKS;
-        }
+        look_for(begun, deadline, || self.attempt(pipe, &attempt))
     }
 
     /// Send something: look for room for a while, then wait for it, with a copy as soon as there is memory

@@ -19,7 +19,7 @@ const GRACE: Duration = Duration::from_secs(2);
 const NAP: Duration = Duration::from_millis(1);
 
 /// Looks between two looks at the clock.
-pub(super) const LOOKS: usize = 16;
+const LOOKS: usize = 16;
 
 /// A thread that sleeps until one of some requests is over.
 pub(super) struct Sleeper {
@@ -30,34 +30,6 @@ pub(super) struct Sleeper {
 }
 
 impl<D: Device> NodeShared<D> {
-    /// Look for an answer for as long as threads look, from `begun` on; nothing if there is none by then.
-    ///
-    /// # Errors
-    /// [`Error::Timeout`]; [`Error::NodeNotInit`]: also if the node is finalized meanwhile.
-    pub(super) fn watch_for<T>(
-        &self,
-        begun: Instant,
-        deadline: Deadline,
-        mut answer: impl FnMut(&mut Core<D>) -> Option<T>,
-    ) -> Result<Option<T>> {
-        let mut looks = 1;
-        loop {
-            for _ in 0..looks {
-                if let Some(answer) = answer(&mut *self.look()?) {
-                    return Ok(Some(answer));
-                }
-                spin_loop();
-            }
-            if is_over(deadline) {
-                return Err(Error::Timeout);
-            }
-            if begun.elapsed() >= LOOK {
-                return Ok(None);
-            }
-            looks = LOOKS;
-        }
-    }
-
     /// Wait until there is an answer for requests: look for a while from `begun` on, then sleep.
     ///
     /// # Errors
@@ -69,7 +41,8 @@ impl<D: Device> NodeShared<D> {
         deadline: Deadline,
         mut answer: impl FnMut(&mut Core<D>) -> Option<T>,
     ) -> Result<T> {
-        if let Some(answer) = self.watch_for(begun, deadline, &mut answer)? {
+        let found = look_for(begun, deadline, || Ok(answer(&mut *self.look()?)))?;
+        if let Some(answer) = found {
             return Ok(answer);
         }
         self.unwatch(&mut *self.alive()?);
@@ -183,8 +156,35 @@ impl<D: Device> NodeShared<D> {
     }
 }
 
+/// Look for something for as long as threads look, from `begun` on; nothing if it is not there by then.
+///
+/// # Errors
+/// What the look fails with; [`Error::Timeout`].
+pub(super) fn look_for<T>(
+    begun: Instant,
+    deadline: Deadline,
+    mut look: impl FnMut() -> Result<Option<T>>,
+) -> Result<Option<T>> {
+    let mut looks = 1;
+    loop {
+        for _ in 0..looks {
+            if let Some(found) = look()? {
+                return Ok(Some(found));
+            }
+            spin_loop();
+        }
+        if is_over(deadline) {
+            return Err(Error::Timeout);
+        }
+        if begun.elapsed() >= LOOK {
+            return Ok(None);
+        }
+        looks = LOOKS;
+    }
+}
+
 /// Whether nobody waits any more.
-pub(super) fn is_over(deadline: Deadline) -> bool {
+fn is_over(deadline: Deadline) -> bool {
     deadline.remaining().is_some_and(|left| left.is_zero())
 }
 
