@@ -4,6 +4,13 @@
 //!
 //! C header: [`include/linux/kobject.h`](srctree/include/linux/kobject.h).
 
+mod attributes;
+
+pub use attributes::{
+    Attributes,
+    NoAttributes, //
+};
+
 use core::{
     fmt::Write,
     marker::PhantomData,
@@ -16,30 +23,6 @@ use kernel::{
     sync::Arc,
     types::Opaque, //
 };
-
-/// An object whose state a [`Directory`] shows.
-pub trait Attributes: Send + Sync + 'static {
-    /// The files of the directory; always the same.
-    fn names(&self) -> &'static [&'static CStr];
-
-    /// Write the content of the file `names()[index]`.
-    ///
-    /// May sleep. At most one page is kept.
-    fn show(&self, index: usize, out: &mut dyn Write) -> core::fmt::Result;
-}
-
-/// A directory without files.
-pub struct NoAttributes;
-
-impl Attributes for NoAttributes {
-    fn names(&self) -> &'static [&'static CStr] {
-        &[]
-    }
-
-    fn show(&self, _index: usize, _out: &mut dyn Write) -> core::fmt::Result {
-        Ok(())
-    }
-}
 
 /// The memory behind a directory, freed by the kobject's release function.
 #[repr(C)]

@@ -3,6 +3,10 @@
 //! Generic netlink without sockets: a family can be registered, and events are put together for
 //! nobody. No command ever comes.
 
+mod protocol;
+
+pub use protocol::Protocol;
+
 use crate::notifier::Event;
 use core::{
     convert::Infallible,
@@ -10,41 +14,6 @@ use core::{
 };
 use kernel::prelude::*;
 use mp_bindings::notifier_block;
-
-/// What a family understands and says.
-pub trait Protocol: Sized + Send + Sync + 'static {
-    /// Name of the family.
-    const NAME: &'static CStr;
-    /// Version of the family.
-    const VERSION: u8;
-    /// Its commands.
-    const COMMANDS: &'static [Command<Self>];
-    /// What requests may have, by number.
-    const ATTRIBUTES: &'static [Attribute];
-    /// The one group that events go to.
-    const EVENTS: &'static [Group; 1];
-
-    /// Answer a command.
-    ///
-    /// # Errors
-    ///
-    /// What the program is told.
-    fn answer(command: u8, request: &Request<'_>, answer: &mut Message<'_>) -> Result;
-
-    /// Take a command that is answered later.
-    ///
-    /// # Errors
-    ///
-    /// What the program is told.
-    fn take(command: u8, request: &Request<'_>) -> Result;
-
-    /// Write one entry of a list.
-    ///
-    /// # Errors
-    ///
-    /// What the program is told.
-    fn list(command: u8, position: usize, entry: &mut Message<'_>) -> Result<Option<usize>>;
-}
 
 /// A command.
 pub struct Command<P>(PhantomData<fn(P)>);

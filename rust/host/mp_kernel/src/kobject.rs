@@ -2,6 +2,13 @@
 
 //! Directories of attributes in sysfs: those of a host are in a list that tests look into.
 
+mod attributes;
+
+pub use attributes::{
+    Attributes,
+    NoAttributes, //
+};
+
 use core::fmt::Write;
 use kernel::{
     prelude::*,
@@ -16,32 +23,6 @@ use std::{
         ToString, //
     }, //
 };
-
-/// The files of a directory, each of which has a text.
-pub trait Attributes: Send + Sync + 'static {
-    /// Names of the files; always the same.
-    fn names(&self) -> &'static [&'static CStr];
-
-    /// Write the text of file `names()[index]`.
-    ///
-    /// # Errors
-    ///
-    /// That of `out`.
-    fn show(&self, index: usize, out: &mut dyn Write) -> core::fmt::Result;
-}
-
-/// A directory that has only other directories.
-pub struct NoAttributes;
-
-impl Attributes for NoAttributes {
-    fn names(&self) -> &'static [&'static CStr] {
-        &[]
-    }
-
-    fn show(&self, _index: usize, _out: &mut dyn Write) -> core::fmt::Result {
-        Ok(())
-    }
-}
 
 /// The directories of a host, by their paths.
 #[derive(Default)]

@@ -2,6 +2,10 @@
 
 //! NAPI: each poll is a softirq of its own. No processor lingers.
 
+mod poll;
+
+pub use poll::Poll;
+
 use core::marker::PhantomData;
 use kernel::{
     prelude::*,
@@ -31,30 +35,6 @@ const BUDGET: u32 = 64;
 
 /// After how many milliseconds a poll goes on although other tasks want to run.
 pub const LATEST_MS: u32 = 1;
-
-/// A source of packets that is polled.
-pub trait Poll: Send + Sync + 'static {
-    /// Handle up to `budget` packets and return how many it handled. Softirq context.
-    fn poll(&self, napi: &Napi, budget: u32) -> u32;
-
-    /// For how many nanoseconds a processor watches the source.
-    fn linger_ns(&self) -> u64 {
-        0
-    }
-
-    /// Enable the source's interrupt; `true` if something has come meanwhile.
-    fn arm(&self, _watch_ns: u64) -> bool {
-        false
-    }
-
-    /// Disable the source's interrupt.
-    fn mute(&self) {}
-
-    /// Whether a poll would find something.
-    fn is_ready(&self) -> bool {
-        false
-    }
-}
 
 /// A device without an interface, which owns NAPI instances.
 pub struct NapiHost(());
