@@ -512,9 +512,8 @@ impl Channel {
         }
     }
 
-    /// Whether the peer has published something new that can be received. While somebody else
-    /// has the ring, and looks for himself, there is nothing: who watches must not wait for him
-    /// with preemption disabled.
+    /// Whether the peer has published something new that can be received. `false` while a poll of
+    /// the ring is under way, which looks itself: with preemption disabled this must not wait for it.
     pub(crate) fn is_ready(&self, number: u32) -> bool {
         let ring = self.rings.get(number as usize).filter(|_| self.is_open());
         let rx = ring.and_then(|ring| ring.rx.try_lock());

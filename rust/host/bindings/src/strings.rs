@@ -22,7 +22,7 @@ pub unsafe fn memchr(start: *const c_void, value: i32, len: usize) -> *mut c_voi
     }
 }
 
-/// Read a word for yes or no by its first letter, as the kernel does.
+/// Parse a boolean by its first letter, as `kstrtobool()` does.
 ///
 /// # Safety
 ///

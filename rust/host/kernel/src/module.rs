@@ -117,8 +117,8 @@ impl Modules {
 }
 
 /// Those that are told when a module has run its exit function, or has failed to load: a chain of
-/// notifiers. Whoever is told may sleep; the list stays as it is meanwhile, as under the semaphore
-/// of the kernel's chain.
+/// notifiers. A notifier may sleep; the list does not change meanwhile, as under the semaphore of the
+/// kernel's chain.
 #[derive(Default)]
 pub struct Watchers {
     list: RefCell<Vec<Watcher>>,

@@ -125,7 +125,7 @@ pub fn size_of_block(start: *mut u8) -> usize {
     }
 }
 
-/// Fail if an address is in memory that has been freed. Who reads [`FREED`] asks.
+/// Fail if an address is in memory that has been freed. Called where [`FREED`] was read.
 pub fn check(address: usize) {
     let world = world();
     let blocks = &world.memory.borrow().blocks;

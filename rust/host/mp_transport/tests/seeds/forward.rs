@@ -37,9 +37,9 @@ use mp_transport::{
 
 /// Bytes of each frame.
 const LEN: usize = 300;
-/// Who sends, by number.
+/// The sending hosts, by number.
 const SENDERS: [u32; 2] = [1, 3];
-/// Who receives.
+/// The receiving host.
 const RECEIVER: u32 = 2;
 
 fn id_of(number: u32) -> PeerId {

@@ -25,7 +25,7 @@ const PAGES: u64 = 6;
 /// What each context does so often.
 const ROUNDS: u32 = 8;
 
-/// Who has which page, as those who cut pieces know it.
+/// The owner of each page, as the contexts that cut pieces know it.
 struct Owners([Atomic<u32>; PAGES as usize]);
 
 /// Cut a piece, see that it is nobody else's and shows nothing, write all over it, and give it up.
