@@ -9,6 +9,15 @@ from ntbrig import stack
 
 _TRACING = "/sys/kernel/tracing"
 _EVENT = f"{_TRACING}/events/raw_syscalls/sys_enter"
+_OTHER_PROCESSORS = "/sys/devices/system/cpu/cpu[1-9]*/online"
+
+
+def _at_rest(command):
+    """A command that patches the kernel's code, as enabling an event does, while no other processor runs
+    that code. QEMU before 8.1 may keep a translation of what another processor has just changed: the
+    kernel then dies of a breakpoint that nobody knows any more."""
+    others = f"for other in {_OTHER_PROCESSORS}; do [ ! -e $other ] || echo %d > $other || exit; done"
+    return f"({others % 0}; {command}; result=$?; {others % 1}; exit $result)"
 
 
 def _there(command):
@@ -39,13 +48,14 @@ def system_calls(name, *guests):
     """Count system calls of the programs of a name; the function that is given tells how
     many there have been on each guest."""
     wanted = f"""echo 'comm == "{name}"' > {_EVENT}/filter"""
-    stack.everywhere(guests, f"{wanted} && echo > {_TRACING}/trace && echo 1 > {_EVENT}/enable")
+    start = f"{wanted} && echo > {_TRACING}/trace && echo 1 > {_EVENT}/enable"
+    stack.everywhere(guests, _at_rest(start))
     count = f"grep -vc '^#' {_TRACING}/trace || true"
     try:
         yield lambda: [int(result.out) for result in stack.everywhere(guests, count)]
     finally:
         stop = f"echo 0 > {_EVENT}/enable && echo 0 > {_EVENT}/filter"
-        stack.everywhere(guests, f"{stop} && echo > {_TRACING}/trace")
+        stack.everywhere(guests, _at_rest(f"{stop} && echo > {_TRACING}/trace"))
 
 
 class SystemCall(NamedTuple):
@@ -60,7 +70,7 @@ def _follow(pid):
     options = "echo 1 > options/event-fork && echo > set_event_pid"
     # A thread that begins while they are listed is there the second time.
     every = f"for task in /proc/{pid}/task/*; do echo ${{task##*/}}; done >> set_event_pid"
-    return f"{options} && {every} && {every}"
+    return _at_rest(f"{options} && {every} && {every}")
 
 
 @contextmanager
@@ -71,18 +81,18 @@ def system_calls_of(*processes):
     guests = [guest for guest, _ in processes]
     assert len(set(guests)) == len(guests)
     _traces(guests, [_follow(pid) for _, pid in processes])
-    stack.everywhere(guests, f"echo > {_TRACING}/trace && echo 1 > {_EVENT}/enable")
+    stack.everywhere(guests, _at_rest(f"echo > {_TRACING}/trace && echo 1 > {_EVENT}/enable"))
     try:
         yield lambda: _watched(guests)
     finally:
         stop = f"echo 0 > {_EVENT}/enable && echo > {_TRACING}/set_event_pid"
         stop += f" && echo 0 > {_TRACING}/options/event-fork && echo > {_TRACING}/trace"
-        stack.everywhere(guests, stop)
+        stack.everywhere(guests, _at_rest(stop))
 
 
 def _watched(guests):
     # Reading takes a while, in which there may be more.
-    stack.everywhere(guests, f"echo 0 > {_EVENT}/enable")
+    stack.everywhere(guests, _at_rest(f"echo 0 > {_EVENT}/enable"))
     return [_listed(lines) for lines in _traces(guests, ["cat trace"] * len(guests))]
 
 
