@@ -7,8 +7,9 @@
  *	send		"PEER PRIORITY LEN HEADER DATA": sends a frame with that function header,
  *			and LEN bytes of data, of which the first are DATA and the others zero.
  *			Numbers as in C, bytes in hexadecimal digits; "-" for none
- *	received	the oldest frame that has arrived and was not read, as "HEADER DATA", of
- *			which there are KEPT bytes at most; empty if there is none
+ *	received	the oldest frames that have arrived and were not read, as many as a page has
+ *			room for, each a line "HEADER DATA", of which there are KEPT bytes at most;
+ *			empty if there are none
  */
 
 #include <linux/atomic.h>
@@ -178,12 +179,21 @@ static int frame_receive(mp_frame *frame)
 	return err;
 }
 
-static struct note *take(void)
+/* Bytes of the line of a note. */
+static size_t line_len(const struct note *note)
+{
+	return 2 * note->header_len + strlen(" ") + max(2 * note->len, strlen("-")) + strlen("\n");
+}
+
+/* The oldest note, if its line has no more bytes than that. */
+static struct note *take(size_t most)
 {
 	struct note *note;
 
 	spin_lock_bh(&notes_lock);
 	note = list_first_entry_or_null(&notes, struct note, list);
+	if (note && line_len(note) > most)
+		note = NULL;
 	if (note) {
 		list_del(&note->list);
 		noted--;
@@ -192,18 +202,29 @@ static struct note *take(void)
 	return note;
 }
 
+static size_t write_line(const struct note *note, char *to)
+{
+	char *end = bin2hex(to, note->header, note->header_len);
+
+	*end++ = ' ';
+	if (note->len)
+		end = bin2hex(end, note->data, note->len);
+	else
+		*end++ = '-';
+	*end++ = '\n';
+	return end - to;
+}
+
 static ssize_t received_show(struct kobject *kobj, struct kobj_attribute *attr, char *buf)
 {
-	struct note *note = take();
-	int len;
+	struct note *note;
+	size_t len = 0;
 
-	if (!note)
-		return 0;
-	len = sysfs_emit(buf, "%*phN ", note->header_len, note->header);
-	bin2hex(buf + len, note->data, note->len);
-	len += 2 * note->len;
-	len += sysfs_emit_at(buf, len, "%s\n", note->len ? "" : "-");
-	kfree(note);
+	/* What is shown ends with a zero byte. */
+	while ((note = take(PAGE_SIZE - 1 - len))) {
+		len += write_line(note, buf + len);
+		kfree(note);
+	}
 	return len;
 }
 
@@ -249,7 +270,7 @@ static void __exit frame_test_exit(void)
 	mp_func_free(func);
 	while (atomic_read(&copying))
 		msleep(20);
-	while ((note = take()))
+	while ((note = take(SIZE_MAX)))
 		kfree(note);
 }
 
