@@ -59,6 +59,10 @@ use mp_proto::{
         Learned,
         Mac,
         Slot, //
+    },
+    flood::{
+        bit,
+        PeerSet, //
     }, //
 };
 use mp_transport::{
@@ -77,9 +81,7 @@ use mp_transport::{
 use crate::{
     flood::{
         self,
-        bit,
-        Flood,
-        PeerSet, //
+        Flood, //
     },
     packet,
     port::{
@@ -98,24 +100,31 @@ const AGE_NS: u64 = 300 * 1_000_000_000;
 /// Packets that are sent before the peer is told, while more follow.
 const BATCH: u32 = 16;
 
+/// Longest time that packets to all peers may be made to wait for one, in milliseconds.
+const MAX_FLOOD_WAIT_MS: u32 = 10_000;
+
+const NS_PER_MS: u64 = 1_000_000;
+
 /// Payload of the largest packet at first, in bytes.
 const MTU: u32 = 1500;
 
 /// Smallest MTU, in bytes.
 const MIN_MTU: u32 = 68;
 
-/// How many peers and queues there may be.
+/// How many peers and queues there may be, and how long one waits for another.
 #[derive(Clone, Copy)]
 pub(crate) struct Limits {
     peers: u32,
     queues: u16,
+    /// Nanoseconds that packets to all peers wait for one of them at most.
+    flood_wait: u64,
 }
 
 impl Limits {
     /// # Errors
     ///
     /// `EINVAL`, with a message, if one is out of range.
-    pub(crate) fn new(peers: u32, queues: u32) -> Result<Self> {
+    pub(crate) fn new(peers: u32, queues: u32, flood_wait_ms: u32) -> Result<Self> {
         if !(1..=63).contains(&peers) {
             pr_err!("peers={} is out of range: use 1 to 63\n", peers);
             return Err(EINVAL);
@@ -124,9 +133,18 @@ impl Limits {
             pr_err!("queues={} is out of range: use 1 to 8\n", queues);
             return Err(EINVAL);
         }
+        if !(1..=MAX_FLOOD_WAIT_MS).contains(&flood_wait_ms) {
+            pr_err!(
+                "flood_wait_ms={} is out of range: use 1 to {}\n",
+                flood_wait_ms,
+                MAX_FLOOD_WAIT_MS
+            );
+            return Err(EINVAL);
+        }
         Ok(Self {
             peers,
             queues: queues as u16,
+            flood_wait: u64::from(flood_wait_ms) * NS_PER_MS,
         })
     }
 
@@ -177,12 +195,10 @@ impl Shared {
 }
 
 /// The interface.
-#[pin_data]
 pub(crate) struct Interface {
     shared: Arc<Shared>,
     limits: Limits,
     fdb: Fdb<KVec<Slot>>,
-    #[pin]
     flood: Flood,
     /// The peers that are there; changed under RTNL.
     peers: Atomic<PeerSet>,
@@ -232,19 +248,17 @@ impl Interface {
             },
             GFP_KERNEL,
         )?;
-        Arc::pin_init(
-            pin_init!(Self {
-                shared,
-                limits,
-                fdb: Fdb::new(slots, random::next_u64(), AGE_NS),
-                flood <- Flood::new(),
-                peers: Atomic::new(0),
-                channels: Atomic::new(limits.queues.into()),
-                batch: Atomic::new(BATCH),
-                complained: Atomic::new(false),
-            }),
-            GFP_KERNEL,
-        )
+        let interface = Self {
+            flood: Flood::new(&shared, limits.flood_wait)?,
+            shared,
+            limits,
+            fdb: Fdb::new(slots, random::next_u64(), AGE_NS),
+            peers: Atomic::new(0),
+            channels: Atomic::new(limits.queues.into()),
+            batch: Atomic::new(BATCH),
+            complained: Atomic::new(false),
+        };
+        Ok(Arc::new(interface, GFP_KERNEL)?)
     }
 
     /// The network device.
@@ -298,7 +312,7 @@ impl Interface {
         if known.is_none() {
             self.shared.counters.tx_flooded.add(1);
         }
-        self.flood.send(&self.shared, skb, peers)
+        self.flood.send(skb, peers)
     }
 
     fn count_unsent(&self, e: SendError) {
@@ -438,7 +452,7 @@ impl Function for Interface {
             .store(self.peers.load(Relaxed) & !bit(index), Relaxed);
         self.fdb.flush_port(index as u16);
         port.close();
-        self.flood.go_on(&self.shared, index);
+        self.flood.left(index);
         self.follow_peers(&rtnl);
     }
 
@@ -471,14 +485,14 @@ impl Function for Interface {
         }
         port.completed(queue, units);
         if queue == 0 {
-            self.flood.go_on(&self.shared, peer.index());
+            self.flood.go_on(peer.index());
         }
     }
 }
 
 impl device::Operations for Interface {
     fn stop(&self, _dev: &NetDevice, _rtnl: &Rtnl) {
-        self.flood.drop_held(&self.shared);
+        self.flood.drop_held();
         self.shared
             .for_ports(self.peers.load(Relaxed), Port::drop_held);
     }

@@ -43,6 +43,7 @@
 //! | [`work`] | work queues: what programs post at two connected endpoints, and its completion |
 //! | [`register`] | the latest value of something, in the memory of who reads it |
 //! | [`fdb`] | MAC learning |
+//! | [`flood`] | how long a packet to all peers waits for those that have no room |
 //! | [`ether`] | the function header of the virtual Ethernet |
 //!
 //! A link's caller feeds [`link::Link`] and carries out its actions. At
@@ -62,6 +63,7 @@ pub mod backlog;
 pub mod ether;
 pub mod fabric;
 pub mod fdb;
+pub mod flood;
 pub mod flow;
 pub mod herald;
 pub mod layout;

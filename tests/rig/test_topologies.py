@@ -6,11 +6,12 @@ Each topology has the same hosts, with the same ids, and the same Ethernet.
 
 import itertools
 import os
+import time
 
 import pytest
 from ntbrig import stack
 
-from ether import ping, stream
+from ether import ethtool_stats, ping, stream
 from frames import (
     BROADCAST,
     TEST,
@@ -200,6 +201,55 @@ def test_a_receiver_that_stands_still_stops_nobody_elses_frames(patient):
         assert (seen["received"], seen["corrupt"] + seen["repeated"]) == (count, 0)
         stack.unload(first, modules=TEST)
     assert dropped(rp) == {}
+
+
+@pytest.fixture(
+    params=(
+        pytest.param(("star", 4), id="star"),
+        pytest.param(("switch", 3), id="switch", marks=pytest.mark.long),
+    )
+)
+def stalled(boot, request):
+    """A fabric with a host that stands still. What another endpoint sends it has no room any more."""
+    topology, hosts = request.param
+    fabric = boot(hosts=hosts, topology=topology)
+    stack.bring_up(*fabric.hosts, parameters={"pximc_ntb": "timeout_ms=60000"})
+    wait_for_everyone(*fabric.hosts)
+    first, *_, frozen = fabric.hosts if topology == "switch" else endpoints(fabric)
+    # Its own clock shows how long it has stood still.
+    frozen.run("sysctl -e -w kernel.watchdog=0")
+    for other in fabric.hosts:
+        if other is not first:
+            ping(first, stack.address(other))
+    order = f"dst={peer_id(frozen)} count=5000 size=8000"
+    frozen.freeze()
+    try:
+        stack.load(first, modules=TEST, parameters={"mp_func_test": order})
+        sent = -1
+        while sent != (sent := counters(first)["sent_ok"]):
+            time.sleep(0.5)
+        assert counters(first)["done"] == 0
+        yield fabric, first, frozen
+    finally:
+        frozen.thaw()
+    boot.end(fabric)
+
+
+def test_a_receiver_that_stands_still_stops_nobody_elses_broadcasts(stalled):
+    """IDT-MSG-7, IDT-ETH-2: others find each other's addresses by packets to all hosts."""
+    fabric, first, frozen = stalled
+    awake = [guest for guest in fabric.hosts if guest not in (first, frozen)]
+    for _ in range(2):
+        first.run("ip neigh flush dev ntb0")
+        for other in awake:
+            ping(first, stack.address(other))
+    assert ethtool_stats(first)["tx_flood_dropped"] > 0
+    for other in awake:
+        other.run("ip neigh flush dev ntb0")
+        ping(other, stack.address(first))
+    frozen.thaw()
+    first.run("ip neigh flush dev ntb0")
+    ping(first, stack.address(frozen))
 
 
 @pytest.fixture(params=("switch", "mesh"))
