@@ -410,7 +410,6 @@ impl Interface {
         let first = self.limits.first_queue(index);
         let device = self.device();
         let port = Port::new(peer, device, &self.shared, first, self.limits.queues)?;
-        let port = Arc::new(port, GFP_KERNEL)?;
         let rtnl = rtnl::lock();
         self.adopt_address(&rtnl);
         port.open();

@@ -14,6 +14,7 @@ from ntbrig import stack
 from ether import ethtool_stats, ping, stream
 from frames import (
     BROADCAST,
+    LOWER,
     TEST,
     Receivers,
     counters,
@@ -78,6 +79,18 @@ def test_hosts_at_one_bridge_reach_each_other_directly_and_the_others_by_the_roo
     for guest, other in itertools.permutations(fabric.hosts, 2):
         direct = share_a_bridge(fabric, guest, other)
         assert route(guest, other) == ("direct" if direct else "via 00000000")
+
+
+def test_a_host_that_comes_is_told_the_address_of_every_other(fabric):
+    """IDT-ETH-2: also of those that it reaches by the root processor."""
+    last = fabric.hosts[-1]
+    stack.unload(last)
+    # What it is told before it listens is lost.
+    stack.load(last, modules=(*LOWER, "mp_func_ether", "pximc_ntb"))
+    stack.configure(last)
+    wait_for_everyone(*fabric.hosts)
+    others = len(fabric.hosts) - 1
+    stack.wait_until(f"ethtool -S ntb0 | grep -q 'rx_announced: {others}$'", last, timeout=10)
 
 
 def test_every_pair_pings(fabric):
