@@ -229,9 +229,26 @@ impl Port {
             return Sent::No(SendError::Gone);
         };
         let mut state = ring.state.lock();
+        let sent = self.place(ring, queue, &mut state, skb);
+        let is_placed = matches!(sent, Sent::Yes);
+        // Only a packet that has its place has another one behind it for certain.
+        let is_last = !more || !is_placed || queue.is_stopped();
+        if state.unannounced >= if is_last { 1 } else { batch } {
+            state.unannounced = 0;
+            self.peer.kick(ring.number);
+        }
+        if is_placed && queue.is_stopped() {
+            self.go_on(ring, queue, &mut state);
+        }
+        sent
+    }
+
+    /// Put a packet into the ring, of which the peer is not told yet, or hold it and stop the
+    /// queue.
+    fn place(&self, ring: &Ring, queue: &TxQueue<'_>, state: &mut State, skb: SkBuff) -> Sent {
         if state.held.is_some() {
             queue.stop();
-            self.go_on(ring, queue, &mut state);
+            self.go_on(ring, queue, state);
             if state.held.is_some() {
                 return Sent::Busy(skb);
             }
@@ -243,14 +260,8 @@ impl Port {
         match self.peer.send(&frame, ring.number) {
             Ok(units) => {
                 state.unannounced += 1;
-                let stopped = state.limit.sent(units * UNIT);
-                if stopped || !more || state.unannounced >= batch {
-                    state.unannounced = 0;
-                    self.peer.kick(ring.number);
-                }
-                if stopped {
+                if state.limit.sent(units * UNIT) {
                     self.shared.counters.tx_byte_limit.add(1);
-                    self.go_on(ring, queue, &mut state);
                 }
                 Sent::Yes
             }
@@ -258,7 +269,6 @@ impl Port {
                 self.shared.counters.tx_ring_full.add(1);
                 state.held = Some(frame);
                 queue.stop();
-                self.go_on(ring, queue, &mut state);
                 Sent::Yes
             }
             Err(e) => {
