@@ -87,12 +87,12 @@ module! {
     license: "GPL",
     params: {
         peers: u32 {
-            default: 16,
-            description: "Most peers, counted by the highest index (1 to 63, default 16)",
+            default: 64,
+            description: "Most peers, counted by the highest index (1 to 64, default 64)",
         },
         queues: u32 {
             default: 4,
-            description: "Most transmit queues per peer (1 to 8, default 4)",
+            description: "Most transmit queues per peer with an index below 16, above there is one (1 to 8, default 4)",
         },
         flood_wait_ms: u32 {
             default: 50,

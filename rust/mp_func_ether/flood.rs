@@ -27,10 +27,13 @@ use mp_kernel::{
         Timer, //
     }, //
 };
-use mp_proto::flood::{
-    bit,
-    Delivery,
-    PeerSet, //
+use mp_proto::{
+    flood::{
+        bit,
+        Delivery,
+        PeerSet, //
+    },
+    queues::TO_ALL, //
 };
 use mp_transport::{
     frame::Frame,
@@ -46,9 +49,6 @@ use crate::{
         ATTEMPTS, //
     }, //
 };
-
-/// The transmit queue of packets to all peers.
-pub(crate) const QUEUE: u32 = 0;
 
 /// What changes with each packet.
 struct State {
@@ -151,7 +151,7 @@ impl Flood {
             frame.fail(error::net_down());
             shared.device.count_loss(Loss::TxDropped);
         }
-        if let Some(queue) = shared.device.tx_queue(QUEUE) {
+        if let Some(queue) = shared.device.tx_queue(TO_ALL) {
             queue.wake();
         }
     }
@@ -173,7 +173,7 @@ impl Queue {
             return;
         };
         let shared = &*self.shared;
-        let queue = shared.device.tx_queue(QUEUE);
+        let queue = shared.device.tx_queue(TO_ALL);
         for _ in 0..ATTEMPTS {
             let full = full(shared, frame, state.delivery.missing());
             let without = state.delivery.refused(full, now);

@@ -63,6 +63,12 @@ use mp_proto::{
     flood::{
         bit,
         PeerSet, //
+    },
+    queues::{
+        self,
+        Queues,
+        MAX_PEERS,
+        MAX_QUEUES, //
     }, //
 };
 use mp_transport::{
@@ -79,10 +85,7 @@ use mp_transport::{
 };
 
 use crate::{
-    flood::{
-        self,
-        Flood, //
-    },
+    flood::Flood,
     packet,
     port::{
         Port,
@@ -115,7 +118,7 @@ const MIN_MTU: u32 = 68;
 #[derive(Clone, Copy)]
 pub(crate) struct Limits {
     peers: u32,
-    queues: u16,
+    queues: Queues,
     /// Nanoseconds that packets to all peers wait for one of them at most.
     flood_wait: u64,
 }
@@ -125,14 +128,14 @@ impl Limits {
     ///
     /// `EINVAL`, with a message, if one is out of range.
     pub(crate) fn new(peers: u32, queues: u32, flood_wait_ms: u32) -> Result<Self> {
-        if !(1..=63).contains(&peers) {
-            pr_err!("peers={} is out of range: use 1 to 63\n", peers);
+        if !(1..=MAX_PEERS).contains(&peers) {
+            pr_err!("peers={} is out of range: use 1 to {}\n", peers, MAX_PEERS);
             return Err(EINVAL);
         }
-        if !(1..=8).contains(&queues) {
-            pr_err!("queues={} is out of range: use 1 to 8\n", queues);
+        let Some(queues) = queues.try_into().ok().and_then(Queues::new) else {
+            pr_err!("queues={} is out of range: use 1 to {}\n", queues, MAX_QUEUES);
             return Err(EINVAL);
-        }
+        };
         if !(1..=MAX_FLOOD_WAIT_MS).contains(&flood_wait_ms) {
             pr_err!(
                 "flood_wait_ms={} is out of range: use 1 to {}\n",
@@ -143,27 +146,9 @@ impl Limits {
         }
         Ok(Self {
             peers,
-            queues: queues as u16,
+            queues,
             flood_wait: u64::from(flood_wait_ms) * NS_PER_MS,
         })
-    }
-
-    /// The first transmit queue of the peer with this index.
-    fn first_queue(&self, index: u32) -> u32 {
-        flood::QUEUE + 1 + index * u32::from(self.queues)
-    }
-
-    /// The peer and its ring that a transmit queue leads to.
-    fn ring_of(&self, queue: u32) -> Option<(u32, usize)> {
-        let queue = queue.checked_sub(flood::QUEUE + 1)?;
-        let queues = u32::from(self.queues);
-        let (index, ring) = (queue.checked_div(queues)?, queue.checked_rem(queues)?);
-        Some((index, ring as usize))
-    }
-
-    /// Transmit queues for all peers below `peers`.
-    fn tx_queues(&self, peers: u32) -> u32 {
-        self.first_queue(peers)
     }
 }
 
@@ -224,8 +209,8 @@ impl Interface {
         let tags = Feature::VlanTx | Feature::VlanRx;
         let device = Device::new(&Config {
             name: c"ntb%d",
-            tx_queues: limits.tx_queues(limits.peers),
-            rx_queues: limits.queues.into(),
+            tx_queues: limits.queues.total(limits.peers),
+            rx_queues: limits.queues.most().into(),
             features: on | tags,
             switchable: on | tags,
             vlan_features: on,
@@ -254,7 +239,7 @@ impl Interface {
             limits,
             fdb: Fdb::new(slots, random::next_u64(), AGE_NS),
             peers: Atomic::new(0),
-            channels: Atomic::new(limits.queues.into()),
+            channels: Atomic::new(limits.queues.most().into()),
             batch: Atomic::new(BATCH),
             complained: Atomic::new(false),
         };
@@ -381,7 +366,7 @@ impl Interface {
         let device = self.device();
         let peers = self.peers.load(Relaxed);
         let highest = u64::BITS - peers.leading_zeros();
-        if let Err(e) = device.set_tx_queues(rtnl, self.limits.tx_queues(highest)) {
+        if let Err(e) = device.set_tx_queues(rtnl, self.limits.queues.total(highest)) {
             pr_warn!("cannot change the number of queues: {:?}\n", e);
         }
         let mut longest = ether::MAX_PACKET;
@@ -407,9 +392,10 @@ impl Interface {
     fn add_port(&self, peer: &Arc<Peer>) -> Result {
         let index = peer.index();
         let cell = self.shared.ports.get(index as usize).ok_or(ERANGE)?;
-        let first = self.limits.first_queue(index);
+        let queues = self.limits.queues;
+        let (first, count) = (queues.first(index), queues.count(index));
         let device = self.device();
-        let port = Port::new(peer, device, &self.shared, first, self.limits.queues)?;
+        let port = Port::new(peer, device, &self.shared, first, count)?;
         let rtnl = rtnl::lock();
         self.adopt_address(&rtnl);
         port.open();
@@ -498,7 +484,7 @@ impl device::Operations for Interface {
 
     fn start_xmit(&self, dev: &NetDevice, queue: TxQueue<'_>, skb: SkBuff, more: bool) -> Transmit {
         let len = skb.len();
-        let sent = match self.limits.ring_of(queue.index()) {
+        let sent = match self.limits.queues.peer(queue.index()) {
             Some(ring) => self.send_to(queue, ring, skb, more),
             None => self.send_to_all(skb),
         };
@@ -512,11 +498,11 @@ impl device::Operations for Interface {
 
     fn select_queue(&self, _dev: &NetDevice, skb: &PacketRef<'_>) -> Option<u16> {
         let Some(index) = skb.destination().and_then(|to| self.find(&to)) else {
-            return Some(flood::QUEUE as u16);
+            return Some(queues::TO_ALL as u16);
         };
         let guard = rcu::read_lock();
         let Some(port) = self.shared.port(index, &guard) else {
-            return Some(flood::QUEUE as u16);
+            return Some(queues::TO_ALL as u16);
         };
         let rings = port.rings().min(self.channels.load(Relaxed) as usize);
         let ring = if rings > 1 {
@@ -524,7 +510,7 @@ impl device::Operations for Interface {
         } else {
             0
         };
-        Some((self.limits.first_queue(index) + ring as u32) as u16)
+        Some((self.limits.queues.first(index) + ring as u32) as u16)
     }
 
     fn check_features(
@@ -559,7 +545,7 @@ impl ethtool::Operations for Interface {
     fn channels(&self, _dev: &NetDevice) -> Channels {
         Channels {
             combined: self.channels.load(Relaxed),
-            max_combined: self.limits.queues.into(),
+            max_combined: self.limits.queues.most().into(),
         }
     }
 

@@ -553,7 +553,7 @@ def test_carrier_follows_the_peers(fabric):
 
 
 @pytest.mark.parametrize(
-    "parameter", ["peers=0", "peers=64", "queues=0", "queues=9", "flood_wait_ms=0"]
+    "parameter", ["peers=0", "peers=65", "queues=0", "queues=9", "flood_wait_ms=0"]
 )
 def test_a_wrong_parameter_is_explained(fabric, parameter):
     ep2 = fabric.hosts[2]

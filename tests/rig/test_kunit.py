@@ -26,6 +26,9 @@ SUITES = {
     "mp_capi": ("rust/mp_kunit/capi.c", r"KUNIT_CASE\((\w+)\)"),
 }
 
+# Of a suite that is run beside the virtual Ethernet.
+TOLD = "a_peer_of_any_index_is_told_the_address_of_the_interface"
+
 # Of a suite of its own, which is run without memory.
 SHORT = "a_frame_that_there_is_no_memory_for_is_null"
 
@@ -85,3 +88,17 @@ def test_a_frame_that_there_is_no_memory_for_is_null(guest, results):
         assert outcomes == {SHORT: "ok"}, log
         # It is skipped where there is memory.
         assert ("# SKIP" in log) is not is_short, log
+
+
+def test_every_peer_that_there_may_be_has_a_way_in_the_ethernet(guest, results):
+    """IDT-ETH-1: also the seventeenth host, and the last one. Those beyond the sixteenth have one
+    transmit queue, as each takes memory."""
+    stack.load(guest, modules=("mp_func_ether",))
+    try:
+        queues = guest.run("ls -d /sys/class/net/ntb0/queues/tx-*").out.split()
+        assert len(queues) == 1 + 16 * 4 + 48
+        outcomes, log = ran(guest, "mp_ether")
+        assert outcomes == {TOLD: "ok"}, log
+        assert not guest.run("dmesg | grep 'load the module with peers='", check=False).out
+    finally:
+        stack.unload(guest, modules=("mp_func_ether",))
