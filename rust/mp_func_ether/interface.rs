@@ -264,7 +264,18 @@ impl Interface {
     #[inline]
     fn learn(&self, address: &Mac, peer: &Peer) {
         let port = peer.index() as u16;
-        match self.fdb.learn(address, port, time::coarse_ns()) {
+        self.count_learned(self.fdb.learn(address, port, time::coarse_ns()));
+    }
+
+    /// Note that a peer has told its address.
+    fn learn_announced(&self, address: &Mac, peer: &Peer) {
+        let port = peer.index() as u16;
+        self.count_learned(self.fdb.learn_lasting(address, port, time::coarse_ns()));
+    }
+
+    #[inline]
+    fn count_learned(&self, learned: Learned) {
+        match learned {
             Learned::Known | Learned::Refused => {}
             Learned::Moved(_) => self.shared.counters.fdb_moved.add(1),
             Learned::New | Learned::Replaced => self.shared.counters.fdb_learned.add(1),
@@ -446,7 +457,7 @@ impl Function for Interface {
             Ok(Header::Packet(info)) => self.receive_packet(rx, &frame, &info),
             Ok(Header::Announce(address)) => {
                 self.shared.counters.rx_announced.add(1);
-                self.learn(&address, frame.src());
+                self.learn_announced(&address, frame.src());
                 Ok(())
             }
             Err(Malformed::Version(version)) => {
