@@ -133,7 +133,11 @@ impl Limits {
             return Err(EINVAL);
         }
         let Some(queues) = queues.try_into().ok().and_then(Queues::new) else {
-            pr_err!("queues={} is out of range: use 1 to {}\n", queues, MAX_QUEUES);
+            pr_err!(
+                "queues={} is out of range: use 1 to {}\n",
+                queues,
+                MAX_QUEUES
+            );
             return Err(EINVAL);
         };
         if !(1..=MAX_FLOOD_WAIT_MS).contains(&flood_wait_ms) {
