@@ -16,7 +16,9 @@
 //!
 //! Transmit queue 0 is for packets to all peers. Every peer has queues of its
 //! own behind that, so that a slow one holds up nobody else. A full ring
-//! stops its queue and drops nothing.
+//! stops its queue and drops nothing. Packets to all peers wait for each of
+//! them for a limited time and go without those that make no room
+//! (`flood_wait_ms`).
 //!
 //! The address of the interface is made of the host's id in the fabric
 //! (`02:4d:50:00:` and the id), and so survives reloads and reboots, until an
@@ -63,7 +65,7 @@ struct VirtualEthernet {
 
 impl kernel::Module for VirtualEthernet {
     fn init(_module: &'static ThisModule) -> Result<Self> {
-        let limits = Limits::new(param!(peers), param!(queues))?;
+        let limits = Limits::new(param!(peers), param!(queues), param!(flood_wait_ms))?;
         let interface = Interface::new(limits)?;
         let registration = device::Registration::new(interface.device().clone(), interface.clone())
             .inspect_err(|e| pr_err!("cannot register the interface: {:?}\n", e))?;
@@ -85,12 +87,16 @@ module! {
     license: "GPL",
     params: {
         peers: u32 {
-            default: 16,
-            description: "Most peers, counted by the highest index (1 to 63, default 16)",
+            default: 64,
+            description: "Most peers, counted by the highest index (1 to 64, default 64)",
         },
         queues: u32 {
             default: 4,
-            description: "Most transmit queues per peer (1 to 8, default 4)",
+            description: "Most transmit queues per peer with an index below 16, above there is one (1 to 8, default 4)",
+        },
+        flood_wait_ms: u32 {
+            default: 50,
+            description: "Longest time in ms that packets to all peers wait for one that has no room (1 to 10000, default 50)",
         },
     },
 }

@@ -8,6 +8,7 @@
 //! be loaded then: the suites register transports and peers of their own.
 //!
 //! * [`bytes`]: memory that is only copied from, or only written, and packets of it.
+//! * [`ether`]: the virtual Ethernet, where that is loaded.
 //! * [`fifo`]: queues that grow as needed.
 //! * [`frames`]: the message frame service: peers, functions, frames.
 //! * [`forward`]: peers that share no bridge, and what the services tell each other.
@@ -26,6 +27,8 @@ use kernel::prelude::*;
 
 #[path = "mp_kunit/bytes.rs"]
 mod bytes;
+#[path = "mp_kunit/ether.rs"]
+mod ether;
 #[path = "mp_kunit/fifo.rs"]
 mod fifo;
 #[path = "mp_kunit/fixture.rs"]

@@ -59,6 +59,16 @@ use mp_proto::{
         Learned,
         Mac,
         Slot, //
+    },
+    flood::{
+        bit,
+        PeerSet, //
+    },
+    queues::{
+        self,
+        Queues,
+        MAX_PEERS,
+        MAX_QUEUES, //
     }, //
 };
 use mp_transport::{
@@ -75,12 +85,7 @@ use mp_transport::{
 };
 
 use crate::{
-    flood::{
-        self,
-        bit,
-        Flood,
-        PeerSet, //
-    },
+    flood::Flood,
     packet,
     port::{
         Port,
@@ -98,54 +103,56 @@ const AGE_NS: u64 = 300 * 1_000_000_000;
 /// Packets that are sent before the peer is told, while more follow.
 const BATCH: u32 = 16;
 
+/// Longest time that packets to all peers may be made to wait for one, in milliseconds.
+const MAX_FLOOD_WAIT_MS: u32 = 10_000;
+
+const NS_PER_MS: u64 = 1_000_000;
+
 /// Payload of the largest packet at first, in bytes.
 const MTU: u32 = 1500;
 
 /// Smallest MTU, in bytes.
 const MIN_MTU: u32 = 68;
 
-/// How many peers and queues there may be.
+/// How many peers and queues there may be, and how long one waits for another.
 #[derive(Clone, Copy)]
 pub(crate) struct Limits {
     peers: u32,
-    queues: u16,
+    queues: Queues,
+    /// Nanoseconds that packets to all peers wait for one of them at most.
+    flood_wait: u64,
 }
 
 impl Limits {
     /// # Errors
     ///
     /// `EINVAL`, with a message, if one is out of range.
-    pub(crate) fn new(peers: u32, queues: u32) -> Result<Self> {
-        if !(1..=63).contains(&peers) {
-            pr_err!("peers={} is out of range: use 1 to 63\n", peers);
+    pub(crate) fn new(peers: u32, queues: u32, flood_wait_ms: u32) -> Result<Self> {
+        if !(1..=MAX_PEERS).contains(&peers) {
+            pr_err!("peers={} is out of range: use 1 to {}\n", peers, MAX_PEERS);
             return Err(EINVAL);
         }
-        if !(1..=8).contains(&queues) {
-            pr_err!("queues={} is out of range: use 1 to 8\n", queues);
+        let Some(queues) = queues.try_into().ok().and_then(Queues::new) else {
+            pr_err!(
+                "queues={} is out of range: use 1 to {}\n",
+                queues,
+                MAX_QUEUES
+            );
+            return Err(EINVAL);
+        };
+        if !(1..=MAX_FLOOD_WAIT_MS).contains(&flood_wait_ms) {
+            pr_err!(
+                "flood_wait_ms={} is out of range: use 1 to {}\n",
+                flood_wait_ms,
+                MAX_FLOOD_WAIT_MS
+            );
             return Err(EINVAL);
         }
         Ok(Self {
             peers,
-            queues: queues as u16,
+            queues,
+            flood_wait: u64::from(flood_wait_ms) * NS_PER_MS,
         })
-    }
-
-    /// The first transmit queue of the peer with this index.
-    fn first_queue(&self, index: u32) -> u32 {
-        flood::QUEUE + 1 + index * u32::from(self.queues)
-    }
-
-    /// The peer and its ring that a transmit queue leads to.
-    fn ring_of(&self, queue: u32) -> Option<(u32, usize)> {
-        let queue = queue.checked_sub(flood::QUEUE + 1)?;
-        let queues = u32::from(self.queues);
-        let (index, ring) = (queue.checked_div(queues)?, queue.checked_rem(queues)?);
-        Some((index, ring as usize))
-    }
-
-    /// Transmit queues for all peers below `peers`.
-    fn tx_queues(&self, peers: u32) -> u32 {
-        self.first_queue(peers)
     }
 }
 
@@ -177,12 +184,10 @@ impl Shared {
 }
 
 /// The interface.
-#[pin_data]
 pub(crate) struct Interface {
     shared: Arc<Shared>,
     limits: Limits,
     fdb: Fdb<KVec<Slot>>,
-    #[pin]
     flood: Flood,
     /// The peers that are there; changed under RTNL.
     peers: Atomic<PeerSet>,
@@ -208,8 +213,8 @@ impl Interface {
         let tags = Feature::VlanTx | Feature::VlanRx;
         let device = Device::new(&Config {
             name: c"ntb%d",
-            tx_queues: limits.tx_queues(limits.peers),
-            rx_queues: limits.queues.into(),
+            tx_queues: limits.queues.total(limits.peers),
+            rx_queues: limits.queues.most().into(),
             features: on | tags,
             switchable: on | tags,
             vlan_features: on,
@@ -232,19 +237,17 @@ impl Interface {
             },
             GFP_KERNEL,
         )?;
-        Arc::pin_init(
-            pin_init!(Self {
-                shared,
-                limits,
-                fdb: Fdb::new(slots, random::next_u64(), AGE_NS),
-                flood <- Flood::new(),
-                peers: Atomic::new(0),
-                channels: Atomic::new(limits.queues.into()),
-                batch: Atomic::new(BATCH),
-                complained: Atomic::new(false),
-            }),
-            GFP_KERNEL,
-        )
+        let interface = Self {
+            flood: Flood::new(&shared, limits.flood_wait)?,
+            shared,
+            limits,
+            fdb: Fdb::new(slots, random::next_u64(), AGE_NS),
+            peers: Atomic::new(0),
+            channels: Atomic::new(limits.queues.most().into()),
+            batch: Atomic::new(BATCH),
+            complained: Atomic::new(false),
+        };
+        Ok(Arc::new(interface, GFP_KERNEL)?)
     }
 
     /// The network device.
@@ -265,7 +268,18 @@ impl Interface {
     #[inline]
     fn learn(&self, address: &Mac, peer: &Peer) {
         let port = peer.index() as u16;
-        match self.fdb.learn(address, port, time::coarse_ns()) {
+        self.count_learned(self.fdb.learn(address, port, time::coarse_ns()));
+    }
+
+    /// Note that a peer has told its address.
+    fn learn_announced(&self, address: &Mac, peer: &Peer) {
+        let port = peer.index() as u16;
+        self.count_learned(self.fdb.learn_lasting(address, port, time::coarse_ns()));
+    }
+
+    #[inline]
+    fn count_learned(&self, learned: Learned) {
+        match learned {
             Learned::Known | Learned::Refused => {}
             Learned::Moved(_) => self.shared.counters.fdb_moved.add(1),
             Learned::New | Learned::Replaced => self.shared.counters.fdb_learned.add(1),
@@ -298,7 +312,7 @@ impl Interface {
         if known.is_none() {
             self.shared.counters.tx_flooded.add(1);
         }
-        self.flood.send(&self.shared, skb, peers)
+        self.flood.send(skb, peers)
     }
 
     fn count_unsent(&self, e: SendError) {
@@ -367,7 +381,7 @@ impl Interface {
         let device = self.device();
         let peers = self.peers.load(Relaxed);
         let highest = u64::BITS - peers.leading_zeros();
-        if let Err(e) = device.set_tx_queues(rtnl, self.limits.tx_queues(highest)) {
+        if let Err(e) = device.set_tx_queues(rtnl, self.limits.queues.total(highest)) {
             pr_warn!("cannot change the number of queues: {:?}\n", e);
         }
         let mut longest = ether::MAX_PACKET;
@@ -393,10 +407,10 @@ impl Interface {
     fn add_port(&self, peer: &Arc<Peer>) -> Result {
         let index = peer.index();
         let cell = self.shared.ports.get(index as usize).ok_or(ERANGE)?;
-        let first = self.limits.first_queue(index);
+        let queues = self.limits.queues;
+        let (first, count) = (queues.first(index), queues.count(index));
         let device = self.device();
-        let port = Port::new(peer, device, &self.shared, first, self.limits.queues)?;
-        let port = Arc::new(port, GFP_KERNEL)?;
+        let port = Port::new(peer, device, &self.shared, first, count)?;
         let rtnl = rtnl::lock();
         self.adopt_address(&rtnl);
         port.open();
@@ -438,7 +452,7 @@ impl Function for Interface {
             .store(self.peers.load(Relaxed) & !bit(index), Relaxed);
         self.fdb.flush_port(index as u16);
         port.close();
-        self.flood.go_on(&self.shared, index);
+        self.flood.left(index);
         self.follow_peers(&rtnl);
     }
 
@@ -447,7 +461,7 @@ impl Function for Interface {
             Ok(Header::Packet(info)) => self.receive_packet(rx, &frame, &info),
             Ok(Header::Announce(address)) => {
                 self.shared.counters.rx_announced.add(1);
-                self.learn(&address, frame.src());
+                self.learn_announced(&address, frame.src());
                 Ok(())
             }
             Err(Malformed::Version(version)) => {
@@ -471,21 +485,21 @@ impl Function for Interface {
         }
         port.completed(queue, units);
         if queue == 0 {
-            self.flood.go_on(&self.shared, peer.index());
+            self.flood.go_on(peer.index());
         }
     }
 }
 
 impl device::Operations for Interface {
     fn stop(&self, _dev: &NetDevice, _rtnl: &Rtnl) {
-        self.flood.drop_held(&self.shared);
+        self.flood.drop_held();
         self.shared
             .for_ports(self.peers.load(Relaxed), Port::drop_held);
     }
 
     fn start_xmit(&self, dev: &NetDevice, queue: TxQueue<'_>, skb: SkBuff, more: bool) -> Transmit {
         let len = skb.len();
-        let sent = match self.limits.ring_of(queue.index()) {
+        let sent = match self.limits.queues.peer(queue.index()) {
             Some(ring) => self.send_to(queue, ring, skb, more),
             None => self.send_to_all(skb),
         };
@@ -499,11 +513,11 @@ impl device::Operations for Interface {
 
     fn select_queue(&self, _dev: &NetDevice, skb: &PacketRef<'_>) -> Option<u16> {
         let Some(index) = skb.destination().and_then(|to| self.find(&to)) else {
-            return Some(flood::QUEUE as u16);
+            return Some(queues::TO_ALL as u16);
         };
         let guard = rcu::read_lock();
         let Some(port) = self.shared.port(index, &guard) else {
-            return Some(flood::QUEUE as u16);
+            return Some(queues::TO_ALL as u16);
         };
         let rings = port.rings().min(self.channels.load(Relaxed) as usize);
         let ring = if rings > 1 {
@@ -511,7 +525,7 @@ impl device::Operations for Interface {
         } else {
             0
         };
-        Some((self.limits.first_queue(index) + ring as u32) as u16)
+        Some((self.limits.queues.first(index) + ring as u32) as u16)
     }
 
     fn check_features(
@@ -546,7 +560,7 @@ impl ethtool::Operations for Interface {
     fn channels(&self, _dev: &NetDevice) -> Channels {
         Channels {
             combined: self.channels.load(Relaxed),
-            max_combined: self.limits.queues.into(),
+            max_combined: self.limits.queues.most().into(),
         }
     }
 

@@ -24,6 +24,7 @@ use mp_kernel::{
     new_spinlock_bh,
     sync::SpinLockBh, //
 };
+use mp_proto::fdb::Mac;
 use mp_transport::{
     frame::Frame,
     peer::{
@@ -83,11 +84,16 @@ struct Ring {
 }
 
 /// The way to one peer.
+#[pin_data]
 pub(crate) struct Port {
     peer: Arc<Peer>,
     device: Arc<Device>,
     shared: Arc<Shared>,
     rings: KVec<Pin<KBox<Ring>>>,
+    /// The own address, if the peer has yet to be told. Held while it is told: who asks for room
+    /// and who says that there is some do not miss each other.
+    #[pin]
+    untold: SpinLockBh<Option<Mac>>,
 }
 
 impl Port {
@@ -103,7 +109,7 @@ impl Port {
         shared: &Arc<Shared>,
         first: u32,
         count: u16,
-    ) -> Result<Self> {
+    ) -> Result<Arc<Self>> {
         let mut rings = KVec::new();
         for number in 0..peer.tx_queues().min(count) {
             let queue = first + u32::from(number);
@@ -122,12 +128,17 @@ impl Port {
             });
             rings.push(KBox::pin_init(ring, GFP_KERNEL)?, GFP_KERNEL)?;
         }
-        Ok(Self {
-            peer: peer.clone(),
-            device: device.clone(),
-            shared: shared.clone(),
-            rings,
-        })
+        let (peer, device, shared) = (peer.clone(), device.clone(), shared.clone());
+        Arc::pin_init(
+            pin_init!(Self {
+                peer,
+                device,
+                shared,
+                rings,
+                untold <- new_spinlock_bh!(None, "mp_func_ether::Port"),
+            }),
+            GFP_KERNEL,
+        )
     }
 
     /// The peer.
@@ -176,12 +187,30 @@ impl Port {
         }
     }
 
-    /// Tell the peer the own address.
-    pub(crate) fn announce(&self, address: [u8; 6]) {
-        // Without it the first packets go to all peers, and nothing else is lost.
-        if let Ok(frame) = packet::announcement(address) {
-            let _ = self.peer.send(&frame, 0);
-            self.peer.kick(0);
+    /// Tell the peer the own address, as soon as it has room.
+    pub(crate) fn announce(&self, address: Mac) {
+        let mut untold = self.untold.lock();
+        *untold = Some(address);
+        self.tell(&mut untold);
+    }
+
+    /// Tell the peer what it was not told yet, or see to it that
+    /// [`completed`](Self::completed) of the first ring will be called.
+    fn tell(&self, untold: &mut Option<Mac>) {
+        for _ in 0..ATTEMPTS {
+            let Some(address) = *untold else {
+                return;
+            };
+            // Without it the first packets go to all peers, and nothing else is lost.
+            let sent = packet::announcement(address).map(|frame| self.peer.send(&frame, 0));
+            if let Ok(Err(SendError::Full)) = sent {
+                if !self.peer.arm_priority() {
+                    return;
+                }
+            } else {
+                *untold = None;
+                self.peer.kick(0);
+            }
         }
     }
 
@@ -200,9 +229,26 @@ impl Port {
             return Sent::No(SendError::Gone);
         };
         let mut state = ring.state.lock();
+        let sent = self.place(ring, queue, &mut state, skb);
+        let is_placed = matches!(sent, Sent::Yes);
+        // Only a packet that has its place has another one behind it for certain.
+        let is_last = !more || !is_placed || queue.is_stopped();
+        if state.unannounced >= if is_last { 1 } else { batch } {
+            state.unannounced = 0;
+            self.peer.kick(ring.number);
+        }
+        if is_placed && queue.is_stopped() {
+            self.go_on(ring, queue, &mut state);
+        }
+        sent
+    }
+
+    /// Put a packet into the ring, of which the peer is not told yet, or hold it and stop the
+    /// queue.
+    fn place(&self, ring: &Ring, queue: &TxQueue<'_>, state: &mut State, skb: SkBuff) -> Sent {
         if state.held.is_some() {
             queue.stop();
-            self.go_on(ring, queue, &mut state);
+            self.go_on(ring, queue, state);
             if state.held.is_some() {
                 return Sent::Busy(skb);
             }
@@ -214,14 +260,8 @@ impl Port {
         match self.peer.send(&frame, ring.number) {
             Ok(units) => {
                 state.unannounced += 1;
-                let stopped = state.limit.sent(units * UNIT);
-                if stopped || !more || state.unannounced >= batch {
-                    state.unannounced = 0;
-                    self.peer.kick(ring.number);
-                }
-                if stopped {
+                if state.limit.sent(units * UNIT) {
                     self.shared.counters.tx_byte_limit.add(1);
-                    self.go_on(ring, queue, &mut state);
                 }
                 Sent::Yes
             }
@@ -229,7 +269,6 @@ impl Port {
                 self.shared.counters.tx_ring_full.add(1);
                 state.held = Some(frame);
                 queue.stop();
-                self.go_on(ring, queue, &mut state);
                 Sent::Yes
             }
             Err(e) => {
@@ -256,8 +295,12 @@ impl Port {
         self.peer.arm_tx(0)
     }
 
-    /// The peer has consumed `units` of ring `number`.
+    /// The peer has consumed `units` of ring `number`, or of the priority ring if that is the
+    /// first one.
     pub(crate) fn completed(&self, number: u16, units: u32) {
+        if number == 0 {
+            self.tell(&mut self.untold.lock());
+        }
         let Some(ring) = self.rings.get(usize::from(number)) else {
             return;
         };

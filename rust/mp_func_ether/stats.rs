@@ -31,6 +31,8 @@ macro_rules! counters {
 counters! {
     /// Packets sent to all peers.
     tx_flooded: c"tx_flooded",
+    /// Copies of such packets that were not sent since their peer made no room in time.
+    tx_flood_dropped: c"tx_flood_dropped",
     /// Times that a full ring stopped a queue.
     tx_ring_full: c"tx_ring_full",
     /// Times that a byte limit stopped a queue.

@@ -281,7 +281,8 @@ impl Fabric {
         self.enter(PeerId::from_bdf(number, 0, 0), number)
     }
 
-    fn enter(&mut self, id: PeerId, index: u32) -> Result {
+    /// Add a peer with that id and index.
+    pub(crate) fn enter(&mut self, id: PeerId, index: u32) -> Result {
         let bridge = if self.is_star { index } else { 0 };
         let sink = Sink::new(bridge)?;
         let peer = self.transport.add_peer(id, index, sink.clone())?;

@@ -9,7 +9,9 @@
 //! what two of them learn about the same address at the same instant ends as one or the other,
 //! which is all that learning promises.
 //!
-//! A full set forgets the address that was not heard for longest. The hash has a secret, so that
+//! An address that was not heard for some time is forgotten, unless its host has announced it: that
+//! one lasts until it is heard behind another port, or nothing is known of its port any more. A
+//! full set forgets the address that was not heard for longest, whatever it is. The hash has a secret, so that
 //! nobody can fill a set on purpose from outside.
 
 use core::ops::Deref;
@@ -29,6 +31,12 @@ pub const WAYS: usize = 8;
 /// Ages count in steps of 2^26 nanoseconds, about 67 milliseconds.
 const STEP_SHIFT: u32 = 26;
 const MAC_MASK: u64 = (1 << 48) - 1;
+
+/// The mark of addresses that last.
+const LASTING: u64 = 1 << 63;
+
+/// Ports are below.
+const PORTS: u16 = 0x7fff;
 
 /// Whom a frame with this destination concerns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,7 +64,7 @@ pub fn classify(mac: &Mac) -> Class {
 /// A place of the table.
 #[derive(Debug, Default)]
 pub struct Slot {
-    /// Port plus one in bits 48..64, address in bits 0..48; zero when free.
+    /// Address in bits 0..48, port plus one in bits 48..63, then [`LASTING`]; zero when free.
     word: AtomicU64,
     /// When it was heard last, in steps.
     seen: AtomicU32,
@@ -119,20 +127,31 @@ impl<S: Deref<Target = [Slot]>> Fdb<S> {
         let now = step(now);
         self.set(key).iter().find_map(|slot| {
             let word = slot.word.load(Relaxed);
-            let hit = word & MAC_MASK == key && word >> 48 != 0 && self.fresh(slot, now);
+            let hit = word & MAC_MASK == key && word != 0 && self.fresh(slot, word, now);
             hit.then(|| port(word))
         })
     }
 
-    /// Note that `mac` was heard behind `port` (below 0xffff).
+    /// Note that `mac` was heard behind `port_id` (below 0x7fff).
     #[inline]
     pub fn learn(&self, mac: &Mac, port_id: u16, now: u64) -> Learned {
+        self.note(mac, port_id, now, 0)
+    }
+
+    /// Note that the host behind `port_id` (below 0x7fff) has announced `mac` as its own. It is
+    /// known until it is heard behind another port, or the port is [flushed](Self::flush_port).
+    pub fn learn_lasting(&self, mac: &Mac, port_id: u16, now: u64) -> Learned {
+        self.note(mac, port_id, now, LASTING)
+    }
+
+    #[inline]
+    fn note(&self, mac: &Mac, port_id: u16, now: u64, mark: u64) -> Learned {
         let key = key(mac);
         let now = step(now);
-        if key == 0 || port_id == u16::MAX || classify(mac) != Class::Unicast {
+        if key == 0 || port_id >= PORTS || classify(mac) != Class::Unicast {
             return Learned::Refused;
         }
-        let word = (u64::from(port_id) + 1) << 48 | key;
+        let word = mark | (u64::from(port_id) + 1) << 48 | key;
         let set = self.set(key);
         let known = set.iter().find(|s| {
             let w = s.word.load(Relaxed);
@@ -144,7 +163,8 @@ impl<S: Deref<Target = [Slot]>> Fdb<S> {
         let Some(slot) = set.iter().max_by_key(|s| self.staleness(s, now)) else {
             return Learned::Refused;
         };
-        let living = slot.word.load(Relaxed) != 0 && self.fresh(slot, now);
+        let old = slot.word.load(Relaxed);
+        let living = old != 0 && self.fresh(slot, old, now);
         slot.seen.store(now, Relaxed);
         slot.word.store(word, Relaxed);
         if living {
@@ -156,23 +176,21 @@ impl<S: Deref<Target = [Slot]>> Fdb<S> {
 
     fn refresh(&self, slot: &Slot, word: u64, now: u32) -> Learned {
         let old = slot.word.load(Relaxed);
-        let expired = !self.fresh(slot, now);
+        let expired = !self.fresh(slot, old, now);
         // A line that does not change stays in every processor's cache.
         if slot.seen.load(Relaxed) != now {
             slot.seen.store(now, Relaxed);
         }
-        if old == word {
-            return if expired {
-                Learned::New
-            } else {
-                Learned::Known
-            };
+        let is_there = port(old) == port(word);
+        // What was announced lasts as long as it is heard there, too.
+        let word = word | if is_there { old & LASTING } else { 0 };
+        if old != word {
+            slot.word.store(word, Relaxed);
         }
-        slot.word.store(word, Relaxed);
-        if expired {
-            Learned::New
-        } else {
-            Learned::Moved(port(old))
+        match (expired, is_there) {
+            (true, _) => Learned::New,
+            (false, true) => Learned::Known,
+            (false, false) => Learned::Moved(port(old)),
         }
     }
 
@@ -190,7 +208,7 @@ impl<S: Deref<Target = [Slot]>> Fdb<S> {
     /// Lookups do not need it.
     pub fn expire(&self, now: u64) -> usize {
         let now = step(now);
-        self.forget(|_, slot| !self.fresh(slot, now))
+        self.forget(|word, slot| !self.fresh(slot, word, now))
     }
 
     /// Call `f` with each address, its port and the nanoseconds since it was heard.
@@ -198,7 +216,7 @@ impl<S: Deref<Target = [Slot]>> Fdb<S> {
         let now = step(now);
         for slot in self.slots.iter() {
             let word = slot.word.load(Relaxed);
-            if word != 0 && self.fresh(slot, now) {
+            if word != 0 && self.fresh(slot, word, now) {
                 let [_, _, mac @ ..] = (word & MAC_MASK).to_be_bytes();
                 let steps = now.wrapping_sub(slot.seen.load(Relaxed));
                 f(mac, port(word), u64::from(steps) << STEP_SHIFT);
@@ -230,9 +248,9 @@ impl<S: Deref<Target = [Slot]>> Fdb<S> {
 
     /// A clock of another processor may be a little behind: a time in the future is fresh.
     #[inline]
-    fn fresh(&self, slot: &Slot, now: u32) -> bool {
+    fn fresh(&self, slot: &Slot, word: u64, now: u32) -> bool {
         let steps = now.wrapping_sub(slot.seen.load(Relaxed));
-        steps <= self.age || steps > u32::MAX / 2
+        word & LASTING != 0 || steps <= self.age || steps > u32::MAX / 2
     }
 
     fn staleness(&self, slot: &Slot, now: u32) -> u32 {
@@ -259,7 +277,7 @@ fn step(ns: u64) -> u32 {
 
 #[inline]
 fn port(word: u64) -> u16 {
-    ((word >> 48) as u16).wrapping_sub(1)
+    (((word & !LASTING) >> 48) as u16).wrapping_sub(1)
 }
 
 #[cfg(test)]
@@ -309,9 +327,60 @@ mod tests {
         assert_eq!(t.learn(&BROADCAST, 1, 0), Learned::Refused);
         assert_eq!(t.learn(&[1, 0, 0, 0, 0, 1], 1, 0), Learned::Refused);
         assert_eq!(t.learn(&[0; 6], 1, 0), Learned::Refused);
-        assert_eq!(t.learn(&mac(1), u16::MAX, 0), Learned::Refused);
+        assert_eq!(t.learn(&mac(1), PORTS, 0), Learned::Refused);
+        assert_eq!(t.learn(&mac(1), PORTS - 1, 0), Learned::New);
+        assert_eq!(t.lookup(&mac(1), 0), Some(PORTS - 1));
         assert_eq!(t.lookup(&BROADCAST, 0), None);
         assert_eq!(t.lookup(&[0; 6], 0), None);
+    }
+
+    /// IDT-ETH-2
+    #[test]
+    fn an_address_that_was_announced_is_known_as_long_as_its_host_is_there() {
+        let t = fdb(64);
+        t.learn_lasting(&mac(1), 3, 0);
+        t.learn(&mac(2), 3, 0);
+        let late = 3600 * SEC;
+        assert_eq!(t.lookup(&mac(2), late), None);
+        assert_eq!(t.lookup(&mac(1), late), Some(3));
+        assert_eq!(t.expire(late), 1);
+        // To be heard changes nothing.
+        assert_eq!(t.learn(&mac(1), 3, late), Learned::Known);
+        assert_eq!(t.lookup(&mac(1), 2 * late), Some(3));
+        assert_eq!(t.flush_port(3), 1);
+        assert_eq!(t.lookup(&mac(1), late), None);
+    }
+
+    /// IDT-ETH-2
+    #[test]
+    fn an_address_that_was_heard_before_lasts_once_it_is_announced() {
+        let t = fdb(64);
+        t.learn(&mac(1), 3, 0);
+        assert_eq!(t.learn_lasting(&mac(1), 3, 0), Learned::Known);
+        assert_eq!(t.lookup(&mac(1), 3600 * SEC), Some(3));
+    }
+
+    /// IDT-ETH-2
+    #[test]
+    fn an_address_that_was_announced_and_moves_is_one_like_others() {
+        let t = fdb(64);
+        t.learn_lasting(&mac(1), 3, 0);
+        assert_eq!(t.learn(&mac(1), 4, 3600 * SEC), Learned::Moved(3));
+        assert_eq!(t.lookup(&mac(1), 3600 * SEC), Some(4));
+        assert_eq!(t.lookup(&mac(1), 7200 * SEC), None);
+    }
+
+    /// IDT-ETH-2
+    #[test]
+    fn announcements_leave_room_for_what_is_heard_later() {
+        let t = fdb(WAYS);
+        for n in 0..WAYS as u64 {
+            t.learn_lasting(&mac(n), 3, n * SEC);
+        }
+        assert_eq!(t.learn(&mac(100), 4, 100 * SEC), Learned::Replaced);
+        assert_eq!(t.lookup(&mac(100), 100 * SEC), Some(4));
+        assert_eq!(t.lookup(&mac(0), 100 * SEC), None);
+        assert_eq!(t.lookup(&mac(1), 100 * SEC), Some(3));
     }
 
     /// IDT-ETH-4

@@ -43,6 +43,8 @@
 //! | [`work`] | work queues: what programs post at two connected endpoints, and its completion |
 //! | [`register`] | the latest value of something, in the memory of who reads it |
 //! | [`fdb`] | MAC learning |
+//! | [`flood`] | how long a packet to all peers waits for those that have no room |
+//! | [`queues`] | transmit queues of the virtual Ethernet, by peer |
 //! | [`ether`] | the function header of the virtual Ethernet |
 //!
 //! A link's caller feeds [`link::Link`] and carries out its actions. At
@@ -62,6 +64,7 @@ pub mod backlog;
 pub mod ether;
 pub mod fabric;
 pub mod fdb;
+pub mod flood;
 pub mod flow;
 pub mod herald;
 pub mod layout;
@@ -73,6 +76,7 @@ pub mod name;
 pub mod pairing;
 pub mod pause;
 pub mod queue_pair;
+pub mod queues;
 pub mod reach;
 pub mod receiving;
 pub mod register;

@@ -16,6 +16,11 @@ def traffic(guest, interface="ntb0"):
     return link(guest, interface)["stats64"]
 
 
+def ethtool_stats(guest):
+    lines = guest.run("ethtool -S ntb0").out.splitlines()[1:]
+    return {name.strip(): int(value) for name, value in (line.split(":") for line in lines)}
+
+
 def lost(guest):
     """Packets that an interface has dropped or found wrong."""
     counters = traffic(guest)

@@ -9,8 +9,9 @@ import pytest
 from ntbrig import stack
 from ntbrig.settings import flavour
 
-from ether import link, nothing_lost, ping, python, stream, traffic
+from ether import ethtool_stats, link, nothing_lost, ping, python, stream, traffic
 from frames import wait_for_everyone
+from shortage import guard
 
 pytestmark = pytest.mark.everywhere
 
@@ -25,14 +26,10 @@ ETHER = ("mp_func_ether",)
 def fabric(boot):
     """Three hosts whose interfaces have carrier and know each other."""
     fabric = boot(hosts=3)
-    stack.bring_up(*fabric.hosts)
+    # A guest that stands still for a moment is not to miss a broadcast because of that.
+    stack.bring_up(*fabric.hosts, parameters={"mp_func_ether": "flood_wait_ms=5000"})
     wait_for_everyone(*fabric.hosts)
     return fabric
-
-
-def ethtool_stats(guest):
-    lines = guest.run("ethtool -S ntb0").out.splitlines()[1:]
-    return {name.strip(): int(value) for name, value in (line.split(":") for line in lines)}
 
 
 # --- one broadcast domain
@@ -405,6 +402,72 @@ def test_broadcasts_wait_for_room_and_arrive_once(fabric):
             assert 0 <= traffic(guest)["rx"]["packets"] - count - 20000 < 50
 
 
+# Counts what has come and, when asked, tells what had come a while ago and what just now.
+EARLY_AND_LATE = """
+    import socket, time
+    s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    s.bind(("0.0.0.0", 5008))
+    s.settimeout(30)
+    came = []
+    while True:
+        data, who = s.recvfrom(1000)
+        now = time.monotonic()
+        if data[:1] != b"?":
+            came.append(now)
+            continue
+        early = sum(now - at > 0.4 for at in came)
+        s.sendto(f"{early} {len(came) - early}".encode(), who)
+        came = []
+        if data == b"?end":
+            break
+"""
+
+# Has the stack cut packets into four, one right behind the other, while there is memory for less
+# and less of them. Prints what the other host had received at once, later, and what was not sent.
+IN_FOUR = """
+    import re, socket, struct, subprocess, time
+    def unsent():
+        stats = subprocess.run(["ethtool", "-S", "ntb0"], capture_output=True, text=True).stdout
+        return int(re.search(r"tx_no_memory: (\\d+)", stats)[1])
+    def guard(**parameters):
+        for name, value in parameters.items():
+            with open(f"/sys/module/mp_guard_test/parameters/{{name}}", "w") as file:
+                file.write(str(value))
+    s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    s.settimeout(20)
+    s.connect(({address!r}, 5008))
+    s.send(b"?")
+    s.recv(100)
+    for spared in range(5, -1, -1):
+        before = unsent()
+        guard(spared=spared, largest=1)
+        s.sendmsg([bytes(4 * 100)], [(socket.SOL_UDP, 103, struct.pack("H", 100))])
+        guard(largest=0)
+        time.sleep(0.8)
+        s.send(b"?" if spared else b"?end")
+        print("round", s.recv(100).decode(), unsent() - before)
+"""
+
+
+def test_a_packet_that_there_is_no_memory_for_holds_up_none_before_it(fabric):
+    rp, ep1 = fabric.hosts[:2]
+    ping(rp, stack.address(ep1))
+    receiver = python(ep1, EARLY_AND_LATE)
+    stack.wait_until("ss -lun | grep -q :5008", ep1, timeout=20)
+    rp.run("ethtool -K ntb0 tx-udp-segmentation off")
+    try:
+        with guard(rp, largest=0):
+            out = python(rp, IN_FOUR.format(address=stack.address(ep1))).wait().check().out
+    finally:
+        rp.run("ethtool -K ntb0 tx-udp-segmentation on")
+    receiver.wait().check()
+    rounds = [tuple(map(int, line.split()[1:])) for line in out.splitlines()]
+    assert [late for _, late, _ in rounds] == [0] * len(rounds), rounds
+    assert [early + unsent for early, _, unsent in rounds] == [4] * len(rounds), rounds
+    # Some went, the others did not.
+    assert any(early and unsent for early, _, unsent in rounds), rounds
+
+
 def test_traffic_goes_on_beside_busy_programs(fabric):
     rp, ep1 = fabric.hosts[:2]
     busy = [guest.spawn("while :; do :; done", 120) for guest in (rp, ep1)]
@@ -489,7 +552,9 @@ def test_carrier_follows_the_peers(fabric):
     assert link(ep2)["address"] == f"02:4d:50:00:{number >> 8:02x}:{number & 255:02x}"
 
 
-@pytest.mark.parametrize("parameter", ["peers=0", "peers=64", "queues=0", "queues=9"])
+@pytest.mark.parametrize(
+    "parameter", ["peers=0", "peers=65", "queues=0", "queues=9", "flood_wait_ms=0"]
+)
 def test_a_wrong_parameter_is_explained(fabric, parameter):
     ep2 = fabric.hosts[2]
     stack.unload(ep2, modules=ETHER)

@@ -8,6 +8,7 @@ import pytest
 from ntbrig import stack
 from ntbrig.settings import CHECKOUT
 
+from ether import python
 from shortage import refused, running_out
 
 MODULES = ("mp_kernel", "mp_transport", "mp_kunit")
@@ -25,6 +26,10 @@ SUITES = {
     "mp_interface": ("rust/mp_kunit/interface.rs", r"#\[test\]\s+fn (\w+)\("),
     "mp_capi": ("rust/mp_kunit/capi.c", r"KUNIT_CASE\((\w+)\)"),
 }
+
+# Of suites that are run beside the virtual Ethernet.
+REACHED = "packets_reach_the_others_when_a_peer_never_has_room"
+TOLD = "a_peer_of_any_index_is_told_the_address_of_the_interface"
 
 # Of a suite of its own, which is run without memory.
 SHORT = "a_frame_that_there_is_no_memory_for_is_null"
@@ -85,3 +90,45 @@ def test_a_frame_that_there_is_no_memory_for_is_null(guest, results):
         assert outcomes == {SHORT: "ok"}, log
         # It is skipped where there is memory.
         assert ("# SKIP" in log) is not is_short, log
+
+
+def test_every_peer_that_there_may_be_has_a_way_in_the_ethernet(guest, results):
+    """IDT-ETH-1: also the seventeenth host, and the last one. Those beyond the sixteenth have one
+    transmit queue, as each takes memory."""
+    stack.load(guest, modules=("mp_func_ether",))
+    try:
+        queues = guest.run("ls -d /sys/class/net/ntb0/queues/tx-*").out.split()
+        assert len(queues) == 1 + 16 * 4 + 48
+        outcomes, log = ran(guest, "mp_ether")
+        assert outcomes == {TOLD: "ok"}, log
+        assert not guest.run("dmesg | grep 'load the module with peers='", check=False).out
+    finally:
+        stack.unload(guest, modules=("mp_func_ether",))
+
+
+TO_ALL = """
+    import socket, time
+    s = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
+    s.bind(("ntb0", 0))
+    while True:
+        try:
+            s.send(b"\\xff" * 6 + bytes(6) + bytes.fromhex("88b5") + bytes(46))
+        except OSError:
+            pass
+        time.sleep(0.02)
+"""
+
+
+def test_a_peer_that_never_has_room_keeps_no_packet_to_all_from_others(guest, results):
+    """IDT-ETH-2: such as a host behind the root processor that does not say it is ready."""
+    stack.load(guest, modules=("mp_func_ether",))
+    try:
+        guest.run("ip link set ntb0 up")
+        sender = python(guest, TO_ALL)
+        try:
+            outcomes, log = ran(guest, "mp_ether_to_all")
+        finally:
+            sender.kill()
+        assert outcomes == {REACHED: "ok"}, log
+    finally:
+        stack.unload(guest, modules=("mp_func_ether",))

@@ -6,13 +6,15 @@ Each topology has the same hosts, with the same ids, and the same Ethernet.
 
 import itertools
 import os
+import time
 
 import pytest
 from ntbrig import stack
 
-from ether import ping, stream
+from ether import ethtool_stats, ping, stream
 from frames import (
     BROADCAST,
+    LOWER,
     TEST,
     Receivers,
     counters,
@@ -77,6 +79,18 @@ def test_hosts_at_one_bridge_reach_each_other_directly_and_the_others_by_the_roo
     for guest, other in itertools.permutations(fabric.hosts, 2):
         direct = share_a_bridge(fabric, guest, other)
         assert route(guest, other) == ("direct" if direct else "via 00000000")
+
+
+def test_a_host_that_comes_is_told_the_address_of_every_other(fabric):
+    """IDT-ETH-2: also of those that it reaches by the root processor."""
+    last = fabric.hosts[-1]
+    stack.unload(last)
+    # What it is told before it listens is lost.
+    stack.load(last, modules=(*LOWER, "mp_func_ether", "pximc_ntb"))
+    stack.configure(last)
+    wait_for_everyone(*fabric.hosts)
+    others = len(fabric.hosts) - 1
+    stack.wait_until(f"ethtool -S ntb0 | grep -q 'rx_announced: {others}$'", last, timeout=10)
 
 
 def test_every_pair_pings(fabric):
@@ -200,6 +214,55 @@ def test_a_receiver_that_stands_still_stops_nobody_elses_frames(patient):
         assert (seen["received"], seen["corrupt"] + seen["repeated"]) == (count, 0)
         stack.unload(first, modules=TEST)
     assert dropped(rp) == {}
+
+
+@pytest.fixture(
+    params=(
+        pytest.param(("star", 4), id="star"),
+        pytest.param(("switch", 3), id="switch", marks=pytest.mark.long),
+    )
+)
+def stalled(boot, request):
+    """A fabric with a host that stands still. What another endpoint sends it has no room any more."""
+    topology, hosts = request.param
+    fabric = boot(hosts=hosts, topology=topology)
+    stack.bring_up(*fabric.hosts, parameters={"pximc_ntb": "timeout_ms=60000"})
+    wait_for_everyone(*fabric.hosts)
+    first, *_, frozen = fabric.hosts if topology == "switch" else endpoints(fabric)
+    # Its own clock shows how long it has stood still.
+    frozen.run("sysctl -e -w kernel.watchdog=0")
+    for other in fabric.hosts:
+        if other is not first:
+            ping(first, stack.address(other))
+    order = f"dst={peer_id(frozen)} count=5000 size=8000"
+    frozen.freeze()
+    try:
+        stack.load(first, modules=TEST, parameters={"mp_func_test": order})
+        sent = -1
+        while sent != (sent := counters(first)["sent_ok"]):
+            time.sleep(0.5)
+        assert counters(first)["done"] == 0
+        yield fabric, first, frozen
+    finally:
+        frozen.thaw()
+    boot.end(fabric)
+
+
+def test_a_receiver_that_stands_still_stops_nobody_elses_broadcasts(stalled):
+    """IDT-MSG-7, IDT-ETH-2: others find each other's addresses by packets to all hosts."""
+    fabric, first, frozen = stalled
+    awake = [guest for guest in fabric.hosts if guest not in (first, frozen)]
+    for _ in range(2):
+        first.run("ip neigh flush dev ntb0")
+        for other in awake:
+            ping(first, stack.address(other))
+    assert ethtool_stats(first)["tx_flood_dropped"] > 0
+    for other in awake:
+        other.run("ip neigh flush dev ntb0")
+        ping(other, stack.address(first))
+    frozen.thaw()
+    first.run("ip neigh flush dev ntb0")
+    ping(first, stack.address(frozen))
 
 
 @pytest.fixture(params=("switch", "mesh"))

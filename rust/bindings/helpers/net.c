@@ -364,7 +364,6 @@ __mp_helper void mp_helper_netdev_count_tx_error(struct net_device *dev)
 	DEV_STATS_INC(dev, tx_errors);
 }
 
-/* Takes the packet. False: it was dropped, since the interface is not up. */
 /* Whether GRO holds nothing that a packet could be merged with, or follow. */
 static bool mp_gro_is_empty(const struct napi_struct *napi)
 {
@@ -372,6 +371,8 @@ static bool mp_gro_is_empty(const struct napi_struct *napi)
 }
 
 /*
+ * Takes the packet. False: it was dropped, since the interface is not up.
+ *
  * @last: the poll has no further packet, as far as its owner knows. Where there
  * is none before it either, GRO has nothing to do.
  */
