@@ -44,6 +44,7 @@
 //! | [`register`] | the latest value of something, in the memory of who reads it |
 //! | [`fdb`] | MAC learning |
 //! | [`ether`] | the function header of the virtual Ethernet |
+//! | [`dibs`] | direct memory buffers: what a sender may write, and what a receiver believes |
 //!
 //! A link's caller feeds [`link::Link`] and carries out its actions. At
 //! [`link::Action::LinkUp`] it makes a [`receiving::ReceivingHalf`] over each ring of its own layout
@@ -59,6 +60,7 @@ extern crate std;
 
 pub mod arena;
 pub mod backlog;
+pub mod dibs;
 pub mod ether;
 pub mod fabric;
 pub mod fdb;
