@@ -89,6 +89,11 @@ impl<T: DerefMut<Target = [Slot]>> Slots<T> {
         }
     }
 
+    /// Whether nobody has it.
+    pub fn is_free(&self, slot: usize) -> bool {
+        self.slots.get(slot) == Some(&Slot::Free)
+    }
+
     /// How many are not free.
     pub fn used(&self) -> usize {
         self.slots.iter().filter(|s| **s != Slot::Free).count()
@@ -141,8 +146,9 @@ mod tests {
         assert!(slots.take_back(token));
         assert_eq!(slots.lent(token), None);
         assert_eq!(slots.lend(OWNER, 1, 1, 2), None);
-        assert_eq!(slots.used(), 1);
+        assert!(!slots.is_free(0));
         assert!(slots.let_go(token));
+        assert!(slots.is_free(0) && !slots.is_free(1));
         assert_eq!(slots.used(), 0);
         assert!(slots.lend(OWNER, 1, 1, 2).is_some());
     }
