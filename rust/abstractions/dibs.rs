@@ -64,8 +64,7 @@ struct Calls {
     query: unsafe extern "C" fn(*mut c_void, *const Gid) -> c_int,
     add: unsafe extern "C" fn(*mut c_void, *const Gid, u32, *mut Buffer) -> c_int,
     remove: unsafe extern "C" fn(*mut c_void, u32, u64) -> c_int,
-    move_data:
-        unsafe extern "C" fn(*mut c_void, u64, u32, bool, u32, *const c_void, u32) -> c_int,
+    move_data: unsafe extern "C" fn(*mut c_void, u64, u32, bool, u32, *const c_void, u32) -> c_int,
     event: unsafe extern "C" fn(*mut c_void, *const Gid, u32, u64) -> c_int,
 }
 
@@ -271,12 +270,7 @@ impl<T: Driver> Table<T> {
     /// # Safety
     ///
     /// As for [`query`](Self::query).
-    unsafe extern "C" fn event(
-        data: *mut c_void,
-        gid: *const Gid,
-        code: u32,
-        info: u64,
-    ) -> c_int {
+    unsafe extern "C" fn event(data: *mut c_void, gid: *const Gid, code: u32, info: u64) -> c_int {
         // SAFETY: As the caller promises.
         let (this, gid) = unsafe { (&*data.cast::<T>(), &*gid) };
         status(this.event(gid, code, info))

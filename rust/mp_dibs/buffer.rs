@@ -105,9 +105,7 @@ impl Buffer {
         let mut stretch = [0; STRETCH];
         let end = range.end() as usize;
         for at in (range.start() as usize..end).step_by(STRETCH) {
-            let part = stretch
-                .get_mut(..STRETCH.min(end - at))
-                .ok_or(EINVAL)?;
+            let part = stretch.get_mut(..STRETCH.min(end - at)).ok_or(EINVAL)?;
             self.landing.read(at as u64, part)?;
             self.pages.write(at, part)?;
         }

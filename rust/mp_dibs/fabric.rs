@@ -177,7 +177,9 @@ impl Fabric {
     }
 
     pub(crate) fn slots_in_use(&self) -> u64 {
-        self.all_links().map(|link| link.slots_in_use() as u64).sum()
+        self.all_links()
+            .map(|link| link.slots_in_use() as u64)
+            .sum()
     }
 
     pub(crate) fn partners(&self) -> u64 {
@@ -267,12 +269,14 @@ impl Fabric {
         let cell = self.buffers.get(index as usize).ok_or(EINVAL)?;
         let buffer = cell.load(guard).filter(|b| b.token == moved.token);
         let buffer = buffer.ok_or_else(unknown)?;
-        if let Err(e) = buffer.receive(moved, &self.tally) {
-            self.tally.refused_frames.add(1);
-            // Who says what cannot be is not believed any more.
-            self.device.gone(&buffer.rgid.0);
-            return Err(e);
-        }
+        buffer.receive(moved, &self.tally).inspect_err(|e| {
+            if *e == error::protocol() {
+                self.tally.refused_frames.add(1);
+                // Both clients end what they have with each other.
+                self.device.gone(&buffer.rgid.0);
+                link.broken();
+            }
+        })?;
         self.tally.received_signals.add(1);
         self.device.signal(index, u32::from(moved.signal));
         Ok(())
@@ -294,7 +298,10 @@ impl Function for Fabric {
     fn peer_del(&self, peer: &Arc<Peer>) {
         let _changes = self.changes.lock();
         if let Some(cell) = self.links.get(peer.index() as usize) {
-            if cell.get().is_some_and(|link| Arc::ptr_eq(link.peer(), peer)) {
+            if cell
+                .get()
+                .is_some_and(|link| Arc::ptr_eq(link.peer(), peer))
+            {
                 self.close(cell);
             }
         }
@@ -326,6 +333,11 @@ impl Function for Fabric {
             }
             Message::Left => {
                 link.left();
+                Ok(())
+            }
+            Message::Broken => {
+                let gid = link.partner().ok_or(error::not_connected())?;
+                self.device.gone(&gid.0);
                 Ok(())
             }
         }

@@ -494,6 +494,16 @@ impl Link {
         Ok(())
     }
 
+    /// What the partner has said of a buffer cannot be. Softirq context.
+    pub(crate) fn broken(&self) {
+        let mut state = self.state.lock();
+        // Who says it again and again is told as often as there is room.
+        if state.control.len() < CONTROL / 2 {
+            self.queue(&mut state, Message::Broken);
+            self.send_all(&mut state);
+        }
+    }
+
     /// Let a message wait. One that is lost costs its slot for the rest of the epoch; there is room for
     /// those of all slots.
     fn queue(&self, state: &mut State, message: Message) {
@@ -556,7 +566,9 @@ impl State {
         if let Some(message) = self.control.first() {
             return Some((*message, true));
         }
-        self.outbox.peek().map(|moved| (Message::Moved(moved), false))
+        self.outbox
+            .peek()
+            .map(|moved| (Message::Moved(moved), false))
     }
 
     /// That has been sent.

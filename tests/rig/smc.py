@@ -59,11 +59,39 @@ def generic(command, flags, body=b""):
     return ask(16, struct.unpack("=H", number)[0], flags, header + body)
 
 
+def connections():
+    "What the kernel says of each, with the buffers that it uses."
+    request = struct.pack("=BBBB", 43, 0, 0, 8) + bytes(48)
+    return [answer for answer in ask(4, 20, REQUEST | DUMP, request) if answer[1] == 1]
+
+
 def modes():
-    "Of all connections."
-    request = struct.pack("=BBBB", 43, 0, 0, 0) + bytes(48)
-    answers = ask(4, 20, REQUEST | DUMP, request)
-    return [mode for _, state, mode in (a[:3] for a in answers) if state == 1]
+    return [connection[2] for connection in connections()]
+
+
+def token():
+    "That of the buffer of the partner of the only connection."
+    buffers = dict(attributes(connections()[0][64:]))[4]
+    return struct.unpack_from("=Q", buffers, 32)[0]
+
+
+def smc_socket():
+    return socket.socket(socket.AF_INET, socket.SOCK_STREAM, 256)
+
+
+def accepted(address):
+    listener = smc_socket()
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listener.bind((address, 5006))
+    listener.listen(1)
+    print("ready", flush=True)
+    return listener.accept()[0]
+
+
+def connected(address):
+    connection = smc_socket()
+    connection.connect((address, 5006))
+    return connection
 """
 
 _SET_EID = (
@@ -120,33 +148,37 @@ def talk(connection, size):
     assert connection.recv(1) == b"x"
     connection.close()
     print(json.dumps(result), flush=True)
-
-
-def smc_socket():
-    return socket.socket(socket.AF_INET, socket.SOCK_STREAM, 256)
 """
 )
 
-_SERVER = (
-    _TALK
+_SERVER = _TALK + "talk(accepted({address!r}), {size})\n"
+_CLIENT = _TALK + "talk(connected({address!r}), {size})\n"
+
+_HOLD = (
+    _NETLINK
     + """
-listener = smc_socket()
-listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-listener.bind(({address!r}, 5006))
-listener.listen(1)
-print("ready", flush=True)
-talk(listener.accept()[0], {size})
+import errno
+
+
+def hold(connection):
+    "Until it ends; says by which error, or how many bytes have come. A timeout is a failure."
+    connection.settimeout(60)
+    connection.sendall(b"x")
+    assert connection.recv(1) == b"x"
+    print("token", token(), "told", flush=True)
+    try:
+        print("end", len(connection.recv(1)), flush=True)
+    except TimeoutError:
+        raise
+    except OSError as error:
+        print("end", errno.errorcode[error.errno], flush=True)
+
+
 """
 )
 
-_CLIENT = (
-    _TALK
-    + """
-connection = smc_socket()
-connection.connect(({address!r}, 5006))
-talk(connection, {size})
-"""
-)
+_HOLDING_SERVER = _HOLD + "hold(accepted({address!r}))\n"
+_HOLDING_CLIENT = _HOLD + "hold(connected({address!r}))\n"
 
 
 def counters(guest):
@@ -186,3 +218,19 @@ def talk(server, client, size):
     listening.wait_for_output("ready")
     calling = python(client, _CLIENT.format(address=address, size=size), 120)
     return [json.loads(process.wait().check().out.splitlines()[-1]) for process in (calling, listening)]
+
+
+def hold(server, client):
+    """A connection on which nothing happens: the two programs, and the token by which the client
+    names the server's buffer."""
+    address = stack.address(server)
+    listening = python(server, _HOLDING_SERVER.format(address=address), 120)
+    listening.wait_for_output("ready")
+    calling = python(client, _HOLDING_CLIENT.format(address=address), 120)
+    calling.wait_for_output("told")
+    return (calling, listening), int(calling.output.split()[1])
+
+
+def how_it_ended(process):
+    """An error's name, or how many bytes were received at last."""
+    return process.wait().check().out.splitlines()[-1].removeprefix("end ")

@@ -2,10 +2,10 @@
 
 //! The frames of the function, little-endian, all of it in the data:
 //!
-//! | bytes | Hello | Moved | Release, Gone | Event | Bye, Left |
+//! | bytes | Hello | Moved | Release, Gone | Event | Bye, Left, Broken |
 //! |---|---|---|---|---|---|
 //! | 0 | version | version | version | version | version |
-//! | 1 | kind 1 | kind 2 | kind 3, 4 | kind 5 | kind 6, 7 |
+//! | 1 | kind 1 | kind 2 | kind 3, 4 | kind 5 | kind 6, 7, 8 |
 //! | 2 | 1: answer | ranges | 0 | 0 | 0 |
 //! | 3 | order of bytes | 1: a record | 0 | 0 | 0 |
 //! | 4..6 | entries | signal | 0 | code | 0 |
@@ -83,6 +83,8 @@ pub enum Message {
     Bye,
     /// The answer: nothing of the device is written any more.
     Left,
+    /// What the peer has said of a buffer cannot be: the clients' connections end.
+    Broken,
 }
 
 /// Why a message is refused.
@@ -119,7 +121,7 @@ impl Encoded {
         self
     }
 
-    /// Fits by [`MAX_SIZE`].
+    /// Add bytes, which fit by [`MAX_SIZE`].
     fn append(&mut self, more: &[u8]) {
         let end = self.len + more.len();
         self.bytes[self.len..end].copy_from_slice(more);
@@ -147,6 +149,7 @@ impl Message {
             }
             Message::Bye => Encoded::new(6),
             Message::Left => Encoded::new(7),
+            Message::Broken => Encoded::new(8),
         }
     }
 
@@ -175,6 +178,7 @@ impl Message {
             },
             6 => Message::Bye,
             7 => Message::Left,
+            8 => Message::Broken,
             _ => return Err(Malformed::Kind),
         };
         // What is reserved is zero.
@@ -319,6 +323,7 @@ mod tests {
             },
             Message::Bye,
             Message::Left,
+            Message::Broken,
         ];
         for count in 0..=MAX_RANGES as u32 {
             all.extend([false, true].map(|record| Message::Moved(moved(count, record))));
