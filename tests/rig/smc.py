@@ -187,9 +187,9 @@ def counters(guest):
     return {name: int(value) for name, value in pairs}
 
 
-def bring_up(*guests):
+def bring_up(*guests, parameters=None):
     """Load the modules and let the hosts become partners."""
-    stack.bring_up(*guests)
+    stack.bring_up(*guests, parameters=parameters)
     stack.load(*guests, modules=DIBS)
     for guest in guests:
         python(guest, _SET_EID.format(eid=EID)).wait().check()

@@ -120,6 +120,9 @@ def test_a_partner_that_lies_costs_its_own_connections(fabric, lie, what):
     after = smc.counters(honest)
     assert after["refused_frames"] == before["refused_frames"] + 1
     assert after["received_bytes"] == before["received_bytes"]
+    # The clients give up their buffers, and each host is told that the other one stores there no more.
+    for guest in fabric.hosts:
+        smc.wait_for_no_buffers(guest)
     check_connection(honest, liar)
 
 
@@ -156,3 +159,10 @@ def test_nothing_is_left_behind(fabric):
     stack.unload(*fabric.hosts, modules=smc.DIBS)
     for guest in fabric.hosts:
         assert guest.run("ls /sys/class/dibs").out.split() == ["lo"]
+
+
+def test_words_may_be_late(boot):
+    """A token never arrives before its entry, nor a record before the data that it tells of."""
+    fabric = boot(hosts=2)
+    smc.bring_up(*fabric.hosts, parameters={"mp_kernel": "posted_us=500"})
+    check_connection(*fabric.hosts)

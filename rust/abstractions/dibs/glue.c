@@ -132,7 +132,7 @@ static struct pci_dev *root_function(u32 domain, u8 number, u8 devfn)
 
 struct mp_dibs *mp_dibs_new(const u8 *gid)
 {
-	struct mp_dibs *mp = kzalloc_obj(*mp);
+	struct mp_dibs *mp = kzalloc(sizeof(*mp), GFP_KERNEL);
 
 	if (!mp)
 		return NULL;
