@@ -14,7 +14,7 @@ use kernel::{
 /// Pages in one run, zeroed when they are taken.
 ///
 /// Whoever maps a page has taken the mapping away before the run is dropped, and no
-/// device reaches it any more. The content changes under the reader: it is copied,
+/// device reaches it any more; references to pages of a [`compound`](Self::compound) one may stay. The content changes under the reader: it is copied,
 /// never borrowed. Offsets and lengths are in bytes. All methods but
 /// [`new`](Self::new) may be called in any context.
 ///
@@ -39,12 +39,27 @@ impl ContiguousPages {
     ///
     /// `EINVAL` if it is no power of two or less than a page, `ENOMEM`.
     pub fn new(len: usize) -> Result<Self> {
+        // SAFETY: No requirements; this may sleep.
+        Self::take(len, |order| unsafe { mp_bindings::contiguous_alloc(order) })
+    }
+
+    /// As [`new`](Self::new), for memory of which other parts of the kernel keep pieces beyond the run's
+    /// life, as pipes do: it is one compound page, freed with the last reference to any part.
+    ///
+    /// # Errors
+    ///
+    /// As for [`new`](Self::new); `ENOMEM` also above the page allocator's largest run.
+    pub fn compound(len: usize) -> Result<Self> {
+        // SAFETY: No requirements; this may sleep.
+        Self::take(len, |order| unsafe { mp_bindings::compound_alloc(order) })
+    }
+
+    fn take(len: usize, alloc: impl FnOnce(u32) -> *mut mp_bindings::page) -> Result<Self> {
         if len < PAGE_SIZE || !len.is_power_of_two() {
             return Err(EINVAL);
         }
         let order = (len / PAGE_SIZE).trailing_zeros();
-        // SAFETY: No requirements; this may sleep.
-        let first = unsafe { mp_bindings::contiguous_alloc(order) };
+        let first = alloc(order);
         let first = NonNull::new(first).ok_or(ENOMEM)?;
         // SAFETY: A valid page, which is not in high memory: it was not asked for.
         let base = unsafe { mp_bindings::page_address(first.as_ptr()) };

@@ -46,6 +46,7 @@
 //! | [`flood`] | how long a packet to all peers waits for those that have no room |
 //! | [`queues`] | transmit queues of the virtual Ethernet, by peer |
 //! | [`ether`] | the function header of the virtual Ethernet |
+//! | [`dibs`] | direct memory buffers: what a sender may write, and what a receiver believes |
 //!
 //! A link's caller feeds [`link::Link`] and carries out its actions. At
 //! [`link::Action::LinkUp`] it makes a [`receiving::ReceivingHalf`] over each ring of its own layout
@@ -61,6 +62,7 @@ extern crate std;
 
 pub mod arena;
 pub mod backlog;
+pub mod dibs;
 pub mod ether;
 pub mod fabric;
 pub mod fdb;

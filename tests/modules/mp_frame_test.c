@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * Frames as tests make them, in the place of a function service: with func=ID, what arrives for
- * that service is kept for the test, and what the test writes is sent to that service of a peer.
+ * that service is kept for the test, and what the test writes is sent to that service of a peer,
+ * or with to=ID to another one.
  * The files of /sys/kernel/mp_frame_test:
  *
  *	send		"PEER PRIORITY LEN HEADER DATA": sends a frame with that function header,
@@ -33,6 +34,8 @@
 
 static u32 func_id;
 module_param_named(func, func_id, uint, 0);
+static u32 to_id;
+module_param_named(to, to_id, uint, 0);
 
 /* A frame that has arrived. */
 struct note {
@@ -100,7 +103,7 @@ static int send(u32 peer, bool priority, const char *header_word, const char *da
 	if (priority)
 		frame->flags |= MP_FRAME_PRIORITY;
 	for (tries = 0; tries < MAX_RETRIES; tries++) {
-		err = mp_frame_send(frame, peer, func_id);
+		err = mp_frame_send(frame, peer, to_id ?: func_id);
 		if (err != -EAGAIN)
 			return err;
 		usleep_range(500, 1000);

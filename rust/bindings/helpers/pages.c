@@ -33,6 +33,17 @@ __mp_helper struct page *mp_helper_contiguous_alloc(unsigned int order)
 #endif
 }
 
+/*
+ * The same as one compound page, no larger than the page allocator's largest: whoever
+ * takes a reference to any part of it keeps the whole.
+ */
+__mp_helper struct page *mp_helper_compound_alloc(unsigned int order)
+{
+	const gfp_t gfp = GFP_KERNEL | __GFP_ZERO | __GFP_NOWARN | __GFP_NORETRY;
+
+	return order <= MAX_PAGE_ORDER ? alloc_pages(gfp | __GFP_COMP, order) : NULL;
+}
+
 __mp_helper void mp_helper_contiguous_free(struct page *page, unsigned int order)
 {
 #ifdef CONFIG_CONTIG_ALLOC

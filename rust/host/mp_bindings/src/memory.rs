@@ -41,6 +41,14 @@ pub unsafe fn contiguous_alloc(order: u32) -> *mut page {
 
 /// # Safety
 ///
+/// As for [`contiguous_alloc`].
+pub unsafe fn compound_alloc(order: u32) -> *mut page {
+    // SAFETY: As the caller promises.
+    unsafe { contiguous_alloc(order) }
+}
+
+/// # Safety
+///
 /// Nobody uses the pages any more.
 pub unsafe fn contiguous_free(page: *mut page, order: u32) {
     // SAFETY: As the caller promises.

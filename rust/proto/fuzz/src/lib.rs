@@ -6,6 +6,7 @@
 //! Each target is a function of bytes. `tests/corpus.rs` runs them over the kept corpus with every
 //! test; `scripts/fuzz.sh` has libFuzzer look for more.
 
+mod dibs;
 mod input;
 mod queue_pair;
 mod targets;
@@ -27,6 +28,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("flow", targets::flow),
     ("fabric", targets::fabric),
     ("ether", targets::ether),
+    ("dibs", dibs::run),
     ("pairing_message", targets::pairing_message),
     ("sharing_message", targets::sharing_message),
     ("pairing_arbiter", targets::pairing_arbiter),

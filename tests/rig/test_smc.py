@@ -1,0 +1,168 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""SMC-D sockets of two hosts over the window between them."""
+
+import struct
+
+import pytest
+import smc
+from frames import peer_id
+from ntbrig import stack
+
+MIB = 1 << 20
+
+LIAR = ("mp_frame_test",)
+DIBS_ID = 0x44494253
+
+
+@pytest.fixture(scope="module")
+def fabric(boot):
+    fabric = boot(hosts=2)
+    smc.bring_up(*fabric.hosts)
+    return fabric
+
+
+def test_each_host_has_one_device(fabric):
+    names = set()
+    for guest in fabric.hosts:
+        assert guest.run("ls /sys/class/dibs").out.split() == ["lo", "mp"]
+        assert guest.read("/sys/class/dibs/mp/fabric_id").strip() == "0xff4d"
+        names.add(guest.read("/sys/class/dibs/mp/gid").strip())
+        assert smc.counters(guest)["partners"] == 1
+    assert len(names) == 2
+
+
+def test_an_unprivileged_user_may_ask_for_devices(fabric):
+    """The kernel takes the device's parent for a PCI device."""
+    for guest in fabric.hosts:
+        count, *ids = map(int, smc.device_as_nobody(guest))
+        root = "/sys/bus/pci/devices/0000:00:00.0"
+        expected = [int(guest.read(f"{root}/{name}"), 16) for name in ("vendor", "device")]
+        assert (count, ids) == (1, expected)
+
+
+def check_connection(server, client):
+    before = [smc.counters(guest) for guest in (client, server)]
+    called, listened = smc.talk(server, client, MIB)
+    assert called["sent"] == listened["received"]
+    assert listened["sent"] == called["received"]
+    # Neither has fallen back to TCP.
+    assert called["modes"] == listened["modes"] == [smc.SMC_D]
+    after = [smc.counters(guest) for guest in (client, server)]
+    moved = [
+        {name: now[name] - then[name] for name in now}
+        for now, then in zip(after, before, strict=True)
+    ]
+    for guest, other in (moved, reversed(moved)):
+        assert guest["sent_bytes"] == MIB + 1
+        assert guest["received_bytes"] >= other["sent_bytes"]
+        assert guest["sent_signals"] > 0
+        assert guest["received_signals"] > 0
+        for name in ("refused_moves", "refused_frames", "unknown_buffers", "lost_messages"):
+            assert guest[name] == 0, name
+
+
+def test_a_connection_goes_through_the_window(fabric):
+    check_connection(fabric.hosts[0], fabric.hosts[1])
+    # In the other direction, by what the first one has left.
+    check_connection(fabric.hosts[1], fabric.hosts[0])
+
+
+def record(wraps=0, count=0, consumed=0, kind=0xFE):
+    """What SMC says of its cursors."""
+    produced = struct.pack("<HIH", wraps, count, 0)
+    return bytes([kind]) + bytes(7) + produced + struct.pack("<HIH", 0, consumed, 0) + bytes(8)
+
+
+def moved(token, said=None, ranges=()):
+    """A message as in rust/proto/dibs/message.rs."""
+    front = struct.pack("<BBBBHHQ", 1, 2, len(ranges), said is not None, 0, 0, token)
+    return front + b"".join(struct.pack("<II", *each) for each in ranges) + (said or b"")
+
+
+LIES = {
+    "count behind the buffer": lambda token: moved(token, record(count=4 * MIB)),
+    "count without bounds": lambda token: moved(token, record(count=0xFFFFFFFF)),
+    "more than a buffer": lambda token: moved(token, record(wraps=2)),
+    "consumer without bounds": lambda token: moved(token, record(consumed=0xFFFFFFFF)),
+    "no record": lambda token: moved(token, record(kind=0)),
+    "range behind the buffer": lambda token: moved(token, ranges=[(32, 4 * MIB)]),
+}
+
+
+@pytest.fixture
+def lie(fabric):
+    """Send messages to the first host in the second one's name, by a function."""
+    honest, liar = fabric.hosts
+    stack.load(liar, modules=LIAR, parameters={"mp_frame_test": f"func=2 to={DIBS_ID}"})
+    peer = peer_id(honest)
+
+    def send(message):
+        line = f"{peer:#x} 1 {len(message)} - {message.hex()}"
+        liar.run(f"echo '{line}' > /sys/kernel/mp_frame_test/send")
+
+    yield send
+    stack.unload(liar, modules=LIAR)
+
+
+def wait_for_counter(guest, name, value):
+    stack.wait_until(stack.holds(f"{smc.COUNTERS}/{name}", f"= {value}"), guest)
+
+
+@pytest.mark.parametrize("what", LIES)
+def test_a_partner_that_lies_costs_its_own_connections(fabric, lie, what):
+    """SMC uses cursors as they are: a wrong one is an index into the kernel's memory."""
+    honest, liar = fabric.hosts
+    processes, token = smc.hold(honest, liar)
+    before = smc.counters(honest)
+    lie(LIES[what](token))
+    ends = [smc.how_it_ended(process) for process in processes]
+    assert all(end in ("ECONNRESET", "ECONNABORTED", "ENOTCONN", "0") for end in ends), ends
+    after = smc.counters(honest)
+    assert after["refused_frames"] == before["refused_frames"] + 1
+    assert after["received_bytes"] == before["received_bytes"]
+    # The clients give up their buffers, and each host is told that the other one stores there no more.
+    for guest in fabric.hosts:
+        smc.wait_for_no_buffers(guest)
+    check_connection(honest, liar)
+
+
+def test_nobody_sends_by_a_token_that_was_not_given(fabric, lie):
+    honest, liar = fabric.hosts
+    processes, token = smc.hold(honest, liar)
+    before = smc.counters(honest)
+    for number, wrong in enumerate((token ^ 1, token ^ 1 << 36, token ^ 1 << 48, 0), 1):
+        lie(moved(wrong, record(count=1), [(32, 1)]))
+        wait_for_counter(honest, "unknown_buffers", before["unknown_buffers"] + number)
+    after = smc.counters(honest)
+    assert after["received_signals"] == before["received_signals"]
+    # The connection has not noticed; the programs end it.
+    for process in processes:
+        process.kill()
+        process.wait()
+
+
+def test_a_module_goes_and_comes_back(fabric):
+    """The partner's buffers end with it, and all memory is given back."""
+    staying, going = fabric.hosts
+    assert smc.counters(staying)["buffers"] > 0
+    for _ in range(3):
+        stack.unload(going, modules=smc.DIBS)
+        assert going.run("ls /sys/class/dibs").out.split() == ["lo"]
+        smc.wait_for_partners(staying, count=0)
+        smc.wait_for_no_buffers(staying)
+        stack.load(going, modules=smc.DIBS)
+        smc.wait_for_partners(staying, going)
+        check_connection(staying, going)
+
+
+def test_nothing_is_left_behind(fabric):
+    stack.unload(*fabric.hosts, modules=smc.DIBS)
+    for guest in fabric.hosts:
+        assert guest.run("ls /sys/class/dibs").out.split() == ["lo"]
+
+
+def test_words_may_be_late(boot):
+    """A token never arrives before its entry, nor a record before the data that it tells of."""
+    fabric = boot(hosts=2)
+    smc.bring_up(*fabric.hosts, parameters={"mp_kernel": "posted_us=500"})
+    check_connection(*fabric.hosts)
