@@ -5,7 +5,6 @@
 use crate::{
     context::{
         Context,
-        Kind,
         State, //
     },
     dice::{
@@ -14,7 +13,8 @@ use crate::{
     },
     host::Host,
     memory::Memory,
-    queue::Queues, //
+    queue::Queues,
+    usage::Usages, //
 };
 use std::{
     cell::{
@@ -28,8 +28,6 @@ use std::{
 /// Nanoseconds that a turn takes.
 const TURN_NS: u64 = 100;
 
-/// Turns after which a run has got stuck.
-const MOST_TURNS: u64 = 20_000_000;
 
 /// What a run is like.
 #[derive(Clone, Copy, Debug)]
@@ -42,6 +40,8 @@ pub struct Plan {
     pub atomic_fails: Odds,
     /// How often any other allocation fails.
     pub fails: Odds,
+    /// Turns after which the run has got stuck.
+    pub most_turns: u64,
 }
 
 impl Plan {
@@ -52,6 +52,7 @@ impl Plan {
             preempt: Odds(1, 3),
             atomic_fails: Odds::NEVER,
             fails: Odds::NEVER,
+            most_turns: 20_000_000,
         }
     }
 
@@ -76,6 +77,7 @@ pub struct World {
     hosts: RefCell<Vec<Rc<Host>>>,
     pub(crate) queues: RefCell<Queues>,
     pub(crate) memory: RefCell<Memory>,
+    pub(crate) usages: RefCell<Usages>,
     next_context: Cell<u64>,
     /// Why the run has failed; see [`fail`].
     failure: RefCell<Option<String>>,
@@ -114,6 +116,7 @@ pub fn run(plan: Plan, main: impl FnOnce() + 'static) {
         hosts: RefCell::default(),
         queues: RefCell::default(),
         memory: RefCell::default(),
+        usages: RefCell::default(),
         next_context: Cell::new(0),
         failure: RefCell::default(),
         panic: RefCell::default(),
@@ -123,7 +126,7 @@ pub fn run(plan: Plan, main: impl FnOnce() + 'static) {
     assert!(before.is_none(), "a run within a run");
     let _end = End;
     let first = world.add_host();
-    world.add_context(first, "main", Kind::Process, Box::new(main));
+    world.add_context(first, "main", Box::new(main));
     world.schedule();
 }
 
@@ -170,12 +173,11 @@ impl World {
         &self,
         host: Rc<Host>,
         name: &'static str,
-        kind: Kind,
         body: Box<dyn FnOnce()>,
     ) -> Rc<Context> {
         let number = self.next_context.get();
         self.next_context.set(number + 1);
-        let context = Rc::new(Context::new(number, host, name, kind, body));
+        let context = Rc::new(Context::new(number, host, name, body));
         self.contexts.borrow_mut().push(context.clone());
         context
     }
@@ -192,7 +194,8 @@ impl World {
 
     /// Give turns until all contexts have ended.
     fn schedule(&self) {
-        for _ in 0..MOST_TURNS {
+        let most = self.plan.get().most_turns;
+        for _ in 0..most {
             let Some(next) = self.choose() else {
                 return;
             };
@@ -208,7 +211,7 @@ impl World {
                 contexts.retain(|other| other.number != next.number);
             }
         }
-        panic!("no end after {MOST_TURNS} turns: {}", self.describe());
+        panic!("no end after {most} turns: {}", self.describe());
     }
 
     /// Whose turn is next; `None` if all have ended. The clock moves on if all sleep.
