@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Two hosts with a bridge between them, whose modules are the shipped ones: `pximc_ntb` on
+//! `mp_transport`. Each sends frames to the other one, in two streams, as fast as it can.
+//!
+//! What is checked on every host:
+//!
+//! * frames of a stream arrive whole and in order; in one session of the peer, none is missing;
+//! * peers come and go in turn, and nothing arrives of one that is not there;
+//! * each frame that was made is completed once;
+//! * frames arrive again after whatever has happened, in a bounded time;
+//! * nothing is left when the modules have been unloaded.
+//!
+//! SEEDS=N takes so many seeds of each test, SEED=N that one alone.
+
+#[path = "links/host.rs"]
+mod host;
+
+use host::Machine;
+use machine::{
+    dice::Odds,
+    sleep_until,
+    world::below,
+    Host,
+    Plan, //
+};
+use mp_bindings::bridge::{
+    self,
+    Bridge, //
+};
+use std::rc::Rc;
+
+const MS: u64 = 1_000_000;
+
+/// Seeds of each test, unless the environment says otherwise.
+const SEEDS: u64 = 20;
+
+/// Frames of each stream that have to arrive between two events.
+const FRAMES: u32 = 20;
+
+/// In how many nanoseconds they do: with a link that has to come up, whose peer's silence may have
+/// to be noticed before.
+const IN_TIME: u64 = 3_000 * MS;
+
+fn number(name: &str) -> Option<u64> {
+    std::env::var(name).ok()?.parse().ok()
+}
+
+/// Run `test` with each seed: contexts change often, now and then, or seldom.
+fn for_each_seed(test: fn(&Pair)) {
+    let seeds = match number("SEED") {
+        Some(seed) => seed..seed + 1,
+        None => 0..number("SEEDS").unwrap_or(SEEDS),
+    };
+    for seed in seeds {
+        let preempt = [Odds(1, 2), Odds(1, 8), Odds(1, 64)][seed as usize % 3];
+        let plan = Plan {
+            preempt,
+            ..Plan::new(seed)
+        };
+        machine::run(plan, move || {
+            let pair = Pair::new();
+            test(&pair);
+            pair.end();
+        });
+    }
+}
+
+/// Two hosts and the bridge between them.
+struct Pair {
+    bridge: Rc<Bridge>,
+    machines: [Machine; 2],
+}
+
+impl Pair {
+    /// Any bridge and any parameters; both hosts have loaded their modules.
+    fn new() -> Self {
+        let plan = bridge::Plan {
+            windows: 1 + below(2) as usize,
+            window: 1 << (16 + below(3)),
+            doorbells: [2, 4, 18, 32][below(4) as usize],
+            latency: [200, 2_000, 50_000][below(3) as usize],
+            lost: [Odds::NEVER, Odds(1, 8)][below(2) as usize],
+        };
+        let hosts = [machine::host(), Host::add()];
+        let bridge = Bridge::new(plan, &hosts);
+        let machines = hosts.map(|host| {
+            let linger = [0, 20][below(2) as usize];
+            kernel::module_param::set(&host, "pximc_ntb", "busy_poll_us", linger);
+            kernel::module_param::set(&host, "pximc_ntb", "memory_kib", 64 << below(2));
+            Machine::start(host)
+        });
+        Self { bridge, machines }
+    }
+
+    /// Wait until frames have arrived on both hosts that are newer than all before.
+    fn await_frames(&self) {
+        let before = self.machines.each_ref().map(Machine::received);
+        let until = machine::now() + IN_TIME;
+        let some_are_missing = || {
+            let now = self.machines.each_ref().map(Machine::received);
+            let mut pairs = now.iter().flatten().zip(before.iter().flatten());
+            pairs.any(|(now, before)| now - before < FRAMES)
+        };
+        while some_are_missing() {
+            if machine::now() > until {
+                let logs = self.machines.each_ref().map(Machine::log);
+                let now = self.machines.each_ref().map(Machine::received);
+                machine::fail(format!("no frames in time: {before:?} {now:?} {logs:?}"));
+            }
+            sleep_until(machine::now() + MS / 10);
+        }
+    }
+
+    /// Unload everything; nothing is left.
+    fn end(self) {
+        for machine in &self.machines {
+            machine.stop();
+        }
+        for (number, machine) in self.machines.iter().enumerate() {
+            machine.assert_nothing_left();
+            assert_eq!(self.bridge.references(number), 0, "references to the device");
+        }
+    }
+}
+
+#[test]
+fn frames_arrive_once_in_order_and_whole() {
+    for_each_seed(|pair| {
+        pair.await_frames();
+        pair.await_frames();
+    });
+}
+
+#[test]
+fn a_link_whose_cable_was_cut_comes_back() {
+    for_each_seed(|pair| {
+        for _ in 0..3 {
+            pair.await_frames();
+            sleep_until(machine::now() + below(2 * MS));
+            pair.bridge.cut(true);
+            sleep_until(machine::now() + below(2_000 * MS));
+            pair.bridge.cut(false);
+        }
+        pair.await_frames();
+    });
+}
+
+#[test]
+fn a_module_may_be_unloaded_at_any_time_and_be_loaded_again() {
+    for_each_seed(|pair| {
+        for _ in 0..3 {
+            if below(4) != 0 {
+                pair.await_frames();
+            }
+            sleep_until(machine::now() + below(3 * MS));
+            pair.machines[below(2) as usize].reload();
+        }
+        pair.await_frames();
+    });
+}
