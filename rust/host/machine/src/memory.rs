@@ -226,6 +226,13 @@ pub fn at_phys(host: &crate::Host, phys: u64, len: usize) -> Option<*mut u8> {
     Some(ptr::with_exposed_provenance_mut(start + off))
 }
 
+/// Bytes of the run's memory, with what is freed and kept.
+pub fn bytes() -> usize {
+    let world = world();
+    let blocks = &world.memory.borrow().blocks;
+    blocks.values().map(|block| block.layout.size()).sum()
+}
+
 /// Pieces of memory that a host has and has not freed.
 pub fn pieces_of(host: &crate::Host) -> usize {
     let world = world();

@@ -267,6 +267,11 @@ pub fn fail(why: impl Into<String>) -> ! {
     }
 }
 
+/// How many contexts have not ended.
+pub fn count_of_contexts() -> usize {
+    world().contexts.borrow().len()
+}
+
 /// Nanoseconds of the clock.
 pub fn now() -> u64 {
     world().clock.get()
