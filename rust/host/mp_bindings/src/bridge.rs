@@ -509,6 +509,13 @@ impl ntb_dev {
     }
 }
 
+/// Whether each port of the calling host has a client: one whose probe function has failed has not.
+pub fn ports_are_bound() -> bool {
+    let ports = machine::host().own::<Ports>();
+    let all = ports.all();
+    all.iter().all(|port| port.is_bound.get())
+}
+
 /// A bridge stores into memory of a host.
 fn store_byte(host: &Host, dma: u64, byte: u8) {
     match memory::at_phys(host, dma, 1) {

@@ -5,7 +5,8 @@
 //!
 //! What is checked on every host:
 //!
-//! * frames of a stream arrive whole and in order; in one session of the peer, none is missing;
+//! * frames of a stream arrive whole and in order; in one session of the peer, none is missing unless
+//!   memory has run short;
 //! * peers come and go in turn, and nothing arrives of one that is not there;
 //! * each frame that was made is completed once;
 //! * frames arrive again after whatever has happened, in a bounded time;
@@ -20,7 +21,10 @@ use host::Machine;
 use machine::{
     dice::Odds,
     sleep_until,
-    world::below,
+    world::{
+        below,
+        set_failing_memory, //
+    },
     Host,
     Plan, //
 };
@@ -48,6 +52,11 @@ fn number(name: &str) -> Option<u64> {
 
 /// Run `test` with each seed: contexts change often, now and then, or seldom.
 fn for_each_seed(test: fn(&Pair)) {
+    with_each_seed(false, test);
+}
+
+/// As [`for_each_seed`]; if `may_lose`, memory runs short at times.
+fn with_each_seed(may_lose: bool, test: fn(&Pair)) {
     let seeds = match number("SEED") {
         Some(seed) => seed..seed + 1,
         None => 0..number("SEEDS").unwrap_or(SEEDS),
@@ -59,7 +68,7 @@ fn for_each_seed(test: fn(&Pair)) {
             ..Plan::new(seed)
         };
         machine::run(plan, move || {
-            let pair = Pair::new();
+            let pair = Pair::new(may_lose);
             test(&pair);
             pair.end();
         });
@@ -74,7 +83,7 @@ struct Pair {
 
 impl Pair {
     /// Any bridge and any parameters; both hosts have loaded their modules.
-    fn new() -> Self {
+    fn new(may_lose: bool) -> Self {
         let plan = bridge::Plan {
             windows: 1 + below(2) as usize,
             window: 1 << (16 + below(3)),
@@ -88,7 +97,7 @@ impl Pair {
             let linger = [0, 20][below(2) as usize];
             kernel::module_param::set(&host, "pximc_ntb", "busy_poll_us", linger);
             kernel::module_param::set(&host, "pximc_ntb", "memory_kib", 64 << below(2));
-            Machine::start(host)
+            Machine::start(host, may_lose)
         });
         Self { bridge, machines }
     }
@@ -110,6 +119,11 @@ impl Pair {
             }
             sleep_until(machine::now() + MS / 10);
         }
+    }
+
+    /// Wait until the transports are loaded.
+    fn await_reload(&self) {
+        self.machines.iter().for_each(Machine::await_reload);
     }
 
     /// Unload everything; nothing is left.
@@ -157,5 +171,27 @@ fn a_module_may_be_unloaded_at_any_time_and_be_loaded_again() {
             pair.machines[below(2) as usize].reload();
         }
         pair.await_frames();
+    });
+}
+
+#[test]
+fn frames_arrive_once_there_is_memory_again() {
+    with_each_seed(true, |pair| {
+        pair.await_frames();
+        for _ in 0..3 {
+            set_failing_memory([Odds(1, 50), Odds(1, 10), Odds(1, 3)][below(3) as usize]);
+            sleep_until(machine::now() + below(100 * MS));
+            match below(3) {
+                0 => pair.machines[below(2) as usize].reload_later(),
+                1 => pair.bridge.cut(true),
+                _ => (),
+            }
+            sleep_until(machine::now() + below(100 * MS));
+            pair.bridge.cut(false);
+            sleep_until(machine::now() + below(100 * MS));
+            set_failing_memory(Odds::NEVER);
+            pair.await_reload();
+            pair.await_frames();
+        }
     });
 }
