@@ -11,7 +11,7 @@
 //! * [`atomics`]: `atomic_t` and its like, and reference counts.
 //! * [`locks`]: mutexes and spin locks.
 //! * [`rcu`]: sections of readers, and grace periods.
-//! * [`devices`]: devices and who refers to them.
+//! * [`devices`]: devices and references to them.
 //! * [`timers`]: timers.
 //! * [`waits`]: wait queues and timed sleeps.
 //! * [`strings`]: functions of `string.h`.

@@ -58,7 +58,7 @@ pub(crate) struct Context {
     stack: RefCell<Option<Generator<'static, Body, ()>>>,
     pub(crate) state: Cell<State>,
     /// It is about to sleep, and nobody has woken it since it said so.
-    pub(crate) drowsy: Cell<bool>,
+    pub(crate) about_to_sleep: Cell<bool>,
     pub(crate) timed_out: Cell<bool>,
     /// Sections in which it must not sleep, one within the other.
     atomic: Cell<u32>,
@@ -89,7 +89,7 @@ impl Context {
             kind: Cell::new(Kind::Process),
             stack: RefCell::new(Some(stack)),
             state: Cell::new(State::Ready),
-            drowsy: Cell::new(false),
+            about_to_sleep: Cell::new(false),
             timed_out: Cell::new(false),
             atomic: Cell::new(0),
             sections: Cell::new(0),
@@ -136,14 +136,14 @@ impl Context {
     pub(crate) fn end_late_sleep(&self, now: u64) {
         if self.deadline().is_some_and(|at| at <= now) {
             self.timed_out.set(true);
-            self.drowsy.set(false);
+            self.about_to_sleep.set(false);
             self.state.set(State::Ready);
         }
     }
 
     /// Whether it neither sleeps nor is about to.
     pub(crate) fn is_awake(&self) -> bool {
-        self.state.get() == State::Ready && !self.drowsy.get()
+        self.state.get() == State::Ready && !self.about_to_sleep.get()
     }
 
     /// Whether it is in a section in which it must not sleep, and in which one.

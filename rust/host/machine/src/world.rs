@@ -255,8 +255,8 @@ impl World {
 /// unwinds by another panic; then the run fails for the reason of that one.
 pub fn fail(why: impl Into<String>) -> ! {
     let world = world();
-    let who = world.running().map(|context| context.describe());
-    let mut why = format!("{}: {}", who.unwrap_or_default(), why.into());
+    let caller = world.running().map(|context| context.describe());
+    let mut why = format!("{}: {}", caller.unwrap_or_default(), why.into());
     if std::thread::panicking() {
         let first = world.panic.borrow_mut().take();
         why = format!("{}; then {why}", first.unwrap_or_default());
