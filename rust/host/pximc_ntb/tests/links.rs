@@ -32,7 +32,10 @@ use mp_bindings::bridge::{
     self,
     Bridge, //
 };
-use std::rc::Rc;
+use std::{
+    cell::RefCell,
+    rc::Rc, //
+};
 
 const MS: u64 = 1_000_000;
 
@@ -194,4 +197,32 @@ fn frames_arrive_once_there_is_memory_again() {
             pair.await_frames();
         }
     });
+}
+
+#[test]
+fn a_seed_gives_one_run() {
+    let run = |seed| {
+        let seen = Rc::new(RefCell::new(Vec::new()));
+        let noted = seen.clone();
+        machine::run(Plan::new(seed), move || {
+            let pair = Pair::new(false);
+            pair.await_frames();
+            pair.bridge.cut(true);
+            sleep_until(machine::now() + below(MS));
+            pair.bridge.cut(false);
+            pair.await_frames();
+            let received = pair.machines.each_ref().map(Machine::received);
+            noted.borrow_mut().push((machine::now(), received));
+            pair.end();
+            noted.borrow_mut().push((machine::now(), Default::default()));
+        });
+        seen.take()
+    };
+    for seed in 0..5 {
+        let first = run(seed);
+        // The addresses of the second run are others.
+        let _other = std::hint::black_box(vec![0_u8; 1_000_000]);
+        assert_eq!(first, run(seed), "seed {seed}");
+    }
+    assert_ne!(run(1), run(2));
 }
