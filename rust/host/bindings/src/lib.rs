@@ -12,7 +12,7 @@
 //! * [`locks`]: mutexes and spin locks.
 //! * [`rcu`]: sections of readers, and grace periods.
 //! * [`devices`]: devices and references to them.
-//! * [`timers`]: timers.
+//! * [`timers`]: timers with the resolution of the clock.
 //! * [`waits`]: wait queues and timed sleeps.
 //! * [`strings`]: functions of `string.h`.
 

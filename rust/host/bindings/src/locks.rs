@@ -111,7 +111,10 @@ impl raw_lock {
 
     fn unlock(&self) {
         if self.owner.swap(0, Relaxed) != Self::me() {
-            fail(format!("it leaves a lock that it does not have: {}", self.name()));
+            fail(format!(
+                "it leaves a lock that it does not have: {}",
+                self.name()
+            ));
         }
         queue::wake_all(self.queue());
     }

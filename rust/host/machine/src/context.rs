@@ -74,12 +74,7 @@ pub(crate) struct Context {
 }
 
 impl Context {
-    pub(crate) fn new(
-        number: u64,
-        host: Rc<Host>,
-        name: &'static str,
-        body: Body,
-    ) -> Self {
+    pub(crate) fn new(number: u64, host: Rc<Host>, name: &'static str, body: Body) -> Self {
         let mut stack = Gn::<Body>::new_opt(STACK, run_body);
         stack.set_para(body);
         Self {

@@ -28,7 +28,6 @@ use std::{
 /// Nanoseconds that a turn takes.
 const TURN_NS: u64 = 100;
 
-
 /// What a run is like.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {

@@ -263,7 +263,9 @@ impl ntb_dev {
     }
 
     pub(crate) fn bridge(&self) -> Rc<Bridge> {
-        self.bridge.upgrade().expect("a bridge lives as its hosts do")
+        self.bridge
+            .upgrade()
+            .expect("a bridge lives as its hosts do")
     }
 
     pub(crate) fn number(&self) -> usize {
@@ -320,7 +322,9 @@ impl ntb_dev {
         register();
         let window = usize::try_from(window).unwrap_or(usize::MAX);
         let is_of_peer = |w: &usize| w % peer.peers() == self.index_at(peer);
-        let Some(window) = peer.windows.get(Some(window).filter(is_of_peer).unwrap_or(usize::MAX))
+        let Some(window) = peer
+            .windows
+            .get(Some(window).filter(is_of_peer).unwrap_or(usize::MAX))
         else {
             return false;
         };

@@ -8,7 +8,7 @@
 //! * [`header`]: `include/mp/mp.h`, by bindgen.
 //! * [`locks`]: spin locks and softirqs.
 //! * [`memory`]: pages, and physical memory of devices.
-//! * [`net`]: NAPI.
+//! * [`net`]: the states of NAPI.
 //! * [`notifiers`]: modules that go, the machine that stops.
 //! * [`ntb`]: the NTB core.
 //! * [`pci`]: functions on buses.

@@ -118,7 +118,12 @@ pub unsafe fn ntb_unregister_client(client: *mut ntb_client) {
         let (_, port) = list.remove(at);
         drop(list);
         // SAFETY: As the caller promises.
-        let remove = unsafe { (*client).ops.remove.expect("a client has a remove function") };
+        let remove = unsafe {
+            (*client)
+                .ops
+                .remove
+                .expect("a client has a remove function")
+        };
         // SAFETY: As the driver core calls it, once for each device that is bound.
         unsafe { remove(client, Rc::as_ptr(&port).cast_mut()) };
         port.is_bound.set(false);

@@ -97,7 +97,9 @@ fn workqueue(queue: *mut c_void) -> Rc<Workqueue> {
     let queues = host().own::<Queues>();
     let mut queues = queues.0.borrow_mut();
     if queue == SYSTEM {
-        queues.entry(queue.addr()).or_insert_with(|| Workqueue::new(MOST));
+        queues
+            .entry(queue.addr())
+            .or_insert_with(|| Workqueue::new(MOST));
     }
     let found = queues.get(&queue.addr()).cloned();
     found.expect("a workqueue that has not been destroyed")

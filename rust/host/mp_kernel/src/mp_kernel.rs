@@ -6,7 +6,7 @@
 //! * [`dma_buf`], [`user_pages`]: memory of drivers and processes, of which there is none.
 //! * [`genl`]: generic netlink without sockets.
 //! * [`kobject`]: directories of sysfs, which tests read.
-//! * [`net`]: NAPI alone.
+//! * [`net`]: the part for NAPI.
 //! * [`ntb`]: the NTB core for clients; `ntb/access/raw.rs` leads stores through windows to the
 //!   bridge.
 //! * [`param`]: values of parameters.

@@ -3,7 +3,7 @@
 //! The abstractions on the host: workers, wait queues, cells read under RCU, pages, directories, locks
 //! that softirqs and interrupts take, timers.
 //!
-//! * [`napi`]: NAPI.
+//! * [`napi`]: polls and their sources.
 //! * [`bridge`]: the NTB core and bridges.
 
 #[path = "stand_ins/bridge.rs"]
@@ -390,7 +390,11 @@ fn a_queue_runs_so_many_at_a_time_in_the_order_in_which_they_came() {
         let mut workers = std::vec::Vec::new();
         for number in 0..4 {
             let (line, order) = (line.clone(), order.clone());
-            let work = InLine { number, line, order };
+            let work = InLine {
+                number,
+                line,
+                order,
+            };
             let work = Arc::new(work, GFP_KERNEL)?;
             workers.push(new_worker!(in queue.clone(), work)?);
         }

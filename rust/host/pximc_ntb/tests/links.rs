@@ -136,7 +136,11 @@ impl Pair {
         }
         for (number, machine) in self.machines.iter().enumerate() {
             machine.assert_nothing_left();
-            assert_eq!(self.bridge.references(number), 0, "references to the device");
+            assert_eq!(
+                self.bridge.references(number),
+                0,
+                "references to the device"
+            );
         }
     }
 }
@@ -214,7 +218,9 @@ fn a_seed_gives_one_run() {
             let received = pair.machines.each_ref().map(Machine::received);
             noted.borrow_mut().push((machine::now(), received));
             pair.end();
-            noted.borrow_mut().push((machine::now(), Default::default()));
+            noted
+                .borrow_mut()
+                .push((machine::now(), Default::default()));
         });
         seen.take()
     };

@@ -127,7 +127,8 @@ fn missing(between: fn(&PeerWindow)) -> usize {
                     }
                     let words = (1..20).filter(|n| memory.read_u64(64 * n) != Ok(record));
                     sum.set(sum.get() + words.count());
-                    dev.peer_spad_write(0, 0, record as u32).expect("a scratchpad");
+                    dev.peer_spad_write(0, 0, record as u32)
+                        .expect("a scratchpad");
                 }
                 // What is under way when the link goes down is lost.
                 sleep_until(machine::now() + 1_000_000);

@@ -128,7 +128,9 @@ impl Checker {
         };
         let (stream, number) = (word(0), word(4));
         if bytes != data(stream, number, bytes.len()) {
-            machine::fail(format!("frame {number} of stream {stream} is not what was sent"));
+            machine::fail(format!(
+                "frame {number} of stream {stream} is not what was sent"
+            ));
         }
         let stream = stream as usize;
         let mut seen = self.seen.lock();
@@ -139,7 +141,9 @@ impl Checker {
         let is_next = next == number || self.may_lose;
         if !is_next || seen.last[stream].is_some_and(|last| last >= number) {
             let last = seen.last[stream];
-            machine::fail(format!("stream {stream}: {number} arrives for {next}, after {last:?}"));
+            machine::fail(format!(
+                "stream {stream}: {number} arrives for {next}, after {last:?}"
+            ));
         }
         seen.next[stream] = Some(number + 1);
         seen.last[stream] = Some(number);
@@ -312,7 +316,11 @@ impl Machine {
 
     /// Nothing of the modules is left on the host.
     pub(crate) fn assert_nothing_left(&self) {
-        assert_eq!(machine::memory::pieces_of(&self.host), 0, "pieces of memory");
+        assert_eq!(
+            machine::memory::pieces_of(&self.host),
+            0,
+            "pieces of memory"
+        );
     }
 }
 
