@@ -10,6 +10,7 @@
 #   proto       the crate's unit tests, or those of links, rings, halves of rings alone and together,
 #               crossing, pairing, queue pairs, registers, what is shared, work queues
 #   host        the modules' own tests on the host
+#   links       those of links between hosts, by more seeds
 #
 #   mutants.sh [PATCH...]
 #
@@ -38,6 +39,11 @@ detect() {
 	host)
 		"$copy/scripts/host.sh" test --quiet --locked -p mp_transport --no-run || return
 		! "$copy/scripts/host.sh" test --quiet --locked -p mp_transport
+		return
+		;;
+	links)
+		"$copy/scripts/host.sh" test --quiet --locked -p pximc_ntb --no-run || return
+		! SEEDS=60 "$copy/scripts/host.sh" test --quiet --locked -p pximc_ntb
 		return
 		;;
 	loom) tests+=(--release --test loom --test queue_pair_loom) ;;
