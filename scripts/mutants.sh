@@ -9,8 +9,8 @@
 #   loom        the model checker's tests
 #   proto       the crate's unit tests, or those of links, rings, halves of rings alone and together,
 #               crossing, pairing, queue pairs, registers, what is shared, work queues
-#   host        the modules' own tests on the host
-#   links       those of links between hosts, by more seeds
+#   host        tests of mp_transport and of the abstractions on the host
+#   links       those of pximc_ntb: links between hosts, by more seeds
 #
 #   mutants.sh [PATCH...]
 #
@@ -37,8 +37,8 @@ detect() {
 		return
 		;;
 	host)
-		"$copy/scripts/host.sh" test --quiet --locked -p mp_transport --no-run || return
-		! "$copy/scripts/host.sh" test --quiet --locked -p mp_transport
+		"$copy/scripts/host.sh" test --quiet --locked -p mp_kernel -p mp_transport --no-run || return
+		! "$copy/scripts/host.sh" test --quiet --locked -p mp_kernel -p mp_transport
 		return
 		;;
 	links)

@@ -158,3 +158,22 @@ fn many_packets_are_polled_in_several_turns() {
     let polls = packets_come(0, 300, |source| source.polls.load(Relaxed));
     assert!(polls > 20 * 300 / 64 * SEEDS as u32, "{polls}");
 }
+
+#[test]
+fn a_source_goes_when_its_instance_is_closed_and_is_not_asked_after_that() {
+    for seed in 0..4 * SEEDS {
+        run(Plan::new(seed), || {
+            let source = Source::new(0).expect("memory is there");
+            let host = NapiHost::new().expect("memory is there");
+            let napi = host.add(source).expect("memory is there");
+            napi.enable().expect("it is not closed");
+            napi.schedule();
+            machine::sleep_until(machine::now() + machine::world::below(2_000));
+            // A poll that runs yet would use the source's memory.
+            napi.close();
+            drop((napi, host));
+            machine::sleep_until(machine::now() + 1_000_000);
+            assert_eq!(pieces_of(&machine::host()), 0);
+        });
+    }
+}
