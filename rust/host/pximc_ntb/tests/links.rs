@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
 //! Two hosts with a bridge between them, whose modules are the shipped ones: `pximc_ntb` on
-//! `mp_transport`. Each sends frames to the other one, in two streams, as fast as it can.
+//! `mp_transport`. Each sends frames to the other one, in several streams.
 //!
 //! What is checked on every host:
 //!
 //! * frames of a stream arrive whole and in order; in one session of the peer, none is missing unless
 //!   memory has run short;
+//! * no host takes the other one for a liar, and a link that nothing has happened to stays up;
 //! * peers come and go in turn, and nothing arrives of one that is not there;
 //! * each frame that was made is completed once;
 //! * frames arrive again after whatever has happened, in a bounded time;
@@ -134,6 +135,10 @@ impl Pair {
         for machine in &self.machines {
             machine.stop();
         }
+        let logs = self.machines.each_ref().map(Machine::log);
+        for line in logs.iter().flatten() {
+            assert!(!line.contains("impossible"), "{logs:?}");
+        }
         for (number, machine) in self.machines.iter().enumerate() {
             machine.assert_nothing_left();
             assert_eq!(
@@ -150,6 +155,11 @@ fn frames_arrive_once_in_order_and_whole() {
     for_each_seed(|pair| {
         pair.await_frames();
         pair.await_frames();
+        let logs = pair.machines.each_ref().map(Machine::log);
+        for line in logs.iter().flatten() {
+            assert!(line.starts_with("info: "), "{logs:?}");
+            assert!(!line.contains("is down"), "{logs:?}");
+        }
     });
 }
 
