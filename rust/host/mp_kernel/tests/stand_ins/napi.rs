@@ -163,13 +163,19 @@ fn many_packets_are_polled_in_several_turns() {
 fn a_source_goes_when_its_instance_is_closed_and_is_not_asked_after_that() {
     for seed in 0..4 * SEEDS {
         run(Plan::new(seed), || {
-            let source = Source::new(0).expect("memory is there");
+            let linger_ns = machine::world::below(2) * 1_000_000;
+            let source = Source::new(linger_ns).expect("memory is there");
             let host = NapiHost::new().expect("memory is there");
-            let napi = host.add(source).expect("memory is there");
+            let napi = host.add(source.clone()).expect("memory is there");
             napi.enable().expect("it is not closed");
             napi.schedule();
-            machine::sleep_until(machine::now() + machine::world::below(2_000));
-            // A poll that runs yet would use the source's memory.
+            for _ in 0..machine::world::below(4) {
+                machine::sleep_until(machine::now() + machine::world::below(2_000));
+                source.arrive(&napi);
+            }
+            drop(source);
+            machine::sleep_until(machine::now() + machine::world::below(4_000));
+            // A poll that runs yet would use memory of the source, or of the thread that watches.
             napi.close();
             drop((napi, host));
             machine::sleep_until(machine::now() + 1_000_000);
