@@ -244,7 +244,7 @@ pub fn disable_softirqs() {
     context.softirqs_off.set(context.softirqs_off.get() + 1);
 }
 
-/// Ends what [`disable_softirqs`] has begun.
+/// End what [`disable_softirqs`] has begun.
 ///
 /// Fails if the caller has not begun it, or where interrupts are off: softirqs would run there.
 pub fn enable_softirqs() {
@@ -266,7 +266,7 @@ pub fn disable_interrupts() -> bool {
     !current(&world()).interrupts_off.replace(true)
 }
 
-/// Ends what [`disable_interrupts`] has begun, which has returned that.
+/// End what [`disable_interrupts`] has begun, which has returned `were_on`.
 pub fn restore_interrupts(were_on: bool) {
     current(&world()).interrupts_off.set(!were_on);
     leave_atomic();
