@@ -89,7 +89,7 @@ shell_scripts() {
 
 # The modules on the host; what is the kernel's own there is not looked at.
 host_clippy() {
-	local crates=(machine bindings kernel macros mp_bindings mp_kernel mp_transport mp_kunit)
+	local crates=(machine bindings kernel macros mp_bindings mp_kernel mp_transport pximc_ntb mp_kunit)
 	scripts/host.sh clippy --quiet --locked "${crates[@]/#/--package=}" --lib --tests -- -D warnings
 }
 

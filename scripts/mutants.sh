@@ -9,7 +9,8 @@
 #   loom        the model checker's tests
 #   proto       the crate's unit tests, or those of links, rings, halves of rings alone and together,
 #               crossing, pairing, queue pairs, registers, what is shared, work queues
-#   host        the modules' own tests on the host
+#   host        tests of mp_transport and of the abstractions on the host
+#   links       those of pximc_ntb: links between hosts, by more seeds
 #
 #   mutants.sh [PATCH...]
 #
@@ -36,8 +37,13 @@ detect() {
 		return
 		;;
 	host)
-		"$copy/scripts/host.sh" test --quiet --locked -p mp_transport --no-run || return
-		! "$copy/scripts/host.sh" test --quiet --locked -p mp_transport
+		"$copy/scripts/host.sh" test --quiet --locked -p mp_kernel -p mp_transport --no-run || return
+		! "$copy/scripts/host.sh" test --quiet --locked -p mp_kernel -p mp_transport
+		return
+		;;
+	links)
+		"$copy/scripts/host.sh" test --quiet --locked -p pximc_ntb --no-run || return
+		! SEEDS=60 "$copy/scripts/host.sh" test --quiet --locked -p pximc_ntb
 		return
 		;;
 	loom) tests+=(--release --test loom --test queue_pair_loom) ;;

@@ -31,6 +31,7 @@ places() {
 		rust/pximc_ntb/inward.rs        the same
 		rust/pximc_ntb/local.rs         the same
 		rust/host/bindings/src/         stands in for functions in C
+		rust/host/kernel/src/device.rs  wraps such functions
 		rust/host/kernel/src/module.rs  initialises modules in place
 		rust/host/kernel/src/page.rs    wraps such functions
 		rust/host/kernel/src/sync       locks on them
@@ -40,7 +41,10 @@ places() {
 		rust/host/machine/src/statics.rs    copies what modules have in statics
 		rust/host/machine/tests/        both, for tests
 		rust/host/mp_bindings/src/      stands in for functions in C
+		rust/host/mp_kernel/src/dma_buf.rs  a function that is unsafe in the abstractions
 		rust/host/mp_kernel/src/genl.rs an unsafe trait of the abstractions
+		rust/host/mp_kernel/src/ntb/access/     memory that others change
+		rust/host/mp_kernel/tests/      frees memory that is in use, for tests
 		rust/mp_func_ether/port.rs      counts for a transmit queue alone
 		rust/mp_func_user.rs            initialises static locks
 		rust/mp_func_user/quota.rs      has them

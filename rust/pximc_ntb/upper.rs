@@ -170,6 +170,10 @@ impl Upper {
                     e.to_errno(),
                     why,
                 );
+                // There may be memory for it in the next epoch.
+                if e == ENOMEM {
+                    entered.session.link.channel().give_up();
+                }
             }
         }
         entered

@@ -2,11 +2,11 @@
 
 //! Loads and stores to memory that somebody else reads or writes meanwhile.
 //!
-//! Every access to such memory is volatile and made here. Bulk copies move
-//! eight bytes at a time and sixty-four between turns of the loop: a plain
-//! loop beats `rep movs` under emulation, fills write-combining buffers on
-//! hardware, and keeps source and destination from evicting each other's
-//! entry of a direct-mapped software TLB at every word.
+//! Which accesses a [`Region`] allows; [`raw`] makes them.
+
+mod raw;
+
+pub(crate) use raw::copy_in;
 
 use crate::bytes::{
     SharedBytes,
@@ -17,10 +17,6 @@ use core::{
     ptr::NonNull, //
 };
 use kernel::prelude::*;
-
-const WORD: usize = size_of::<u64>();
-/// Words moved between turns of the loop.
-const BATCH: usize = 8;
 
 /// A region of memory shared with a peer or a device.
 ///
@@ -80,21 +76,21 @@ impl Region {
     pub(crate) fn read_u32(&self, off: usize) -> Result<u32> {
         let ptr = self.word::<u32>(off)?;
         // SAFETY: In the region and aligned, as `word` has checked.
-        Ok(unsafe { ptr.read_volatile() })
+        Ok(unsafe { raw::load(ptr) })
     }
 
     #[inline(always)]
     pub(crate) fn read_u64(&self, off: usize) -> Result<u64> {
         let ptr = self.word::<u64>(off)?;
         // SAFETY: In the region and aligned, as `word` has checked.
-        Ok(unsafe { ptr.read_volatile() })
+        Ok(unsafe { raw::load(ptr) })
     }
 
     #[inline(always)]
     pub(crate) fn write_u32(&self, off: usize, val: u32) -> Result {
         let ptr = self.word::<u32>(off)?;
         // SAFETY: In the region and aligned, as `word` has checked.
-        unsafe { ptr.write_volatile(val) };
+        unsafe { raw::store(ptr, val) };
         Ok(())
     }
 
@@ -102,7 +98,7 @@ impl Region {
     pub(crate) fn write_u64(&self, off: usize, val: u64) -> Result {
         let ptr = self.word::<u64>(off)?;
         // SAFETY: In the region and aligned, as `word` has checked.
-        unsafe { ptr.write_volatile(val) };
+        unsafe { raw::store(ptr, val) };
         Ok(())
     }
 
@@ -110,7 +106,7 @@ impl Region {
     pub(crate) fn write(&self, off: usize, src: SharedBytes<'_>) -> Result {
         let dst = self.at(off, src.len())?;
         // SAFETY: `src` is readable, `dst` lies in the region for as many bytes.
-        unsafe { copy_out(dst, src.as_ptr(), src.len()) };
+        unsafe { raw::copy_out(dst, src.as_ptr(), src.len()) };
         Ok(())
     }
 
@@ -130,117 +126,9 @@ impl Region {
 
     /// Store zero to `len` bytes at `off`.
     pub(crate) fn zero(&self, off: usize, len: usize) -> Result {
-        let mut ptr = self.at(off, len)?;
-        let end = ptr.wrapping_add(len);
-        while ptr < end && !ptr.cast::<u64>().is_aligned() {
-            // SAFETY: `ptr` lies in the region.
-            unsafe { ptr.write_volatile(0) };
-            ptr = ptr.wrapping_add(1);
-        }
-        while end as usize - ptr as usize >= WORD {
-            // SAFETY: `ptr` is aligned and a word of the region is left.
-            unsafe { ptr.cast::<u64>().write_volatile(0) };
-            ptr = ptr.wrapping_add(WORD);
-        }
-        while ptr < end {
-            // SAFETY: `ptr` lies in the region.
-            unsafe { ptr.write_volatile(0) };
-            ptr = ptr.wrapping_add(1);
-        }
+        let start = self.at(off, len)?;
+        // SAFETY: In the region, as `at` has checked.
+        unsafe { raw::zero(start, len) };
         Ok(())
-    }
-}
-
-/// A value at any address.
-#[derive(Clone, Copy)]
-#[repr(C, packed)]
-struct Unaligned<T>(T);
-
-/// Copy to shared memory; its stores are aligned words wherever possible. The source may
-/// be shared as well: it is read once.
-///
-/// # Safety
-///
-/// `src` is valid for volatile reads and `dst` is mapped for `len` bytes.
-unsafe fn copy_out(mut dst: *mut u8, mut src: *const u8, mut len: usize) {
-    while len > 0 && !dst.cast::<u64>().is_aligned() {
-        // SAFETY: `len` bytes are left on both sides.
-        unsafe { dst.write_volatile(src.read_volatile()) };
-        dst = dst.wrapping_add(1);
-        src = src.wrapping_add(1);
-        len -= 1;
-    }
-    while len >= BATCH * WORD {
-        let words: [Unaligned<u64>; BATCH] = core::array::from_fn(|i| {
-            // SAFETY: A batch is left.
-            unsafe { src.cast::<Unaligned<u64>>().wrapping_add(i).read_volatile() }
-        });
-        for (i, Unaligned(word)) in words.into_iter().enumerate() {
-            // SAFETY: A batch is left and `dst` is aligned.
-            unsafe { dst.cast::<u64>().wrapping_add(i).write_volatile(word) };
-        }
-        dst = dst.wrapping_add(BATCH * WORD);
-        src = src.wrapping_add(BATCH * WORD);
-        len -= BATCH * WORD;
-    }
-    while len >= WORD {
-        // SAFETY: A word is left.
-        let Unaligned(word) = unsafe { src.cast::<Unaligned<u64>>().read_volatile() };
-        // SAFETY: A word is left and `dst` is aligned.
-        unsafe { dst.cast::<u64>().write_volatile(word) };
-        dst = dst.wrapping_add(WORD);
-        src = src.wrapping_add(WORD);
-        len -= WORD;
-    }
-    while len > 0 {
-        // SAFETY: `len` bytes are left on both sides.
-        unsafe { dst.write_volatile(src.read_volatile()) };
-        dst = dst.wrapping_add(1);
-        src = src.wrapping_add(1);
-        len -= 1;
-    }
-}
-
-/// Copy from shared memory; its loads are aligned words wherever possible.
-///
-/// # Safety
-///
-/// `dst` is valid for writes of `len` bytes, which nobody else accesses, and `src` is valid
-/// for volatile reads of as many.
-pub(crate) unsafe fn copy_in(mut dst: *mut u8, mut src: *const u8, mut len: usize) {
-    while len > 0 && !src.cast::<u64>().is_aligned() {
-        // SAFETY: `len` bytes are left on both sides.
-        unsafe { dst.write(src.read_volatile()) };
-        dst = dst.wrapping_add(1);
-        src = src.wrapping_add(1);
-        len -= 1;
-    }
-    while len >= BATCH * WORD {
-        let words: [u64; BATCH] = core::array::from_fn(|i| {
-            // SAFETY: A batch is left and `src` is aligned.
-            unsafe { src.cast::<u64>().wrapping_add(i).read_volatile() }
-        });
-        // SAFETY: A batch is left; the destination may be unaligned.
-        unsafe { dst.cast::<[u64; BATCH]>().write_unaligned(words) };
-        dst = dst.wrapping_add(BATCH * WORD);
-        src = src.wrapping_add(BATCH * WORD);
-        len -= BATCH * WORD;
-    }
-    while len >= WORD {
-        // SAFETY: A word is left and `src` is aligned.
-        unsafe {
-            dst.cast::<u64>()
-                .write_unaligned(src.cast::<u64>().read_volatile())
-        };
-        dst = dst.wrapping_add(WORD);
-        src = src.wrapping_add(WORD);
-        len -= WORD;
-    }
-    while len > 0 {
-        // SAFETY: `len` bytes are left on both sides.
-        unsafe { dst.write(src.read_volatile()) };
-        dst = dst.wrapping_add(1);
-        src = src.wrapping_add(1);
-        len -= 1;
     }
 }

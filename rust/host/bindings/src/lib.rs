@@ -11,6 +11,8 @@
 //! * [`atomics`]: `atomic_t` and its like, and reference counts.
 //! * [`locks`]: mutexes and spin locks.
 //! * [`rcu`]: sections of readers, and grace periods.
+//! * [`devices`]: devices and references to them.
+//! * [`timers`]: timers with the resolution of the clock.
 //! * [`waits`]: wait queues and timed sleeps.
 //! * [`strings`]: functions of `string.h`.
 
@@ -18,18 +20,22 @@
 
 #[allow(non_snake_case)]
 pub mod atomics;
+pub mod devices;
 #[allow(non_snake_case)]
 pub mod errno;
 pub mod locks;
 pub mod rcu;
 pub mod slab;
 pub mod strings;
+pub mod timers;
 pub mod waits;
 
 pub use atomics::*;
+pub use devices::*;
 pub use errno::*;
 pub use locks::*;
 pub use rcu::*;
 pub use slab::*;
 pub use strings::*;
+pub use timers::*;
 pub use waits::*;

@@ -1,10 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Mutexes and spin locks: who has one, and what is said of those that are used wrongly.
+//! Mutexes and spin locks: which context has one, and reports of those that are used wrongly.
 
-use core::sync::atomic::{
-    AtomicU64,
-    Ordering::Relaxed, //
+use core::{
+    ffi::{
+        c_char,
+        CStr, //
+    },
+    sync::atomic::{
+        AtomicU64,
+        Ordering::Relaxed, //
+    }, //
 };
 use machine::{
     context,
@@ -14,13 +20,14 @@ use machine::{
     memory,
     might_sleep,
     point,
-    queue, //
+    queue,
+    usage, //
 };
 
-/// A class of locks, of which nothing is noted here.
+/// A class of locks, known by its address alone.
 #[repr(C)]
 pub struct lock_class_key {
-    _none: [u8; 0],
+    _spare: u8,
 }
 
 /// # Safety
@@ -38,6 +45,20 @@ pub unsafe fn lockdep_unregister_key(_key: *mut lock_class_key) {}
 pub struct raw_lock {
     /// The context that has it and 1, or 0.
     owner: AtomicU64,
+    /// The address of its class; 0 if it has not been initialised.
+    class: usize,
+    name: *const c_char,
+}
+
+impl Default for raw_lock {
+    /// Not initialised yet.
+    fn default() -> Self {
+        Self {
+            owner: AtomicU64::new(0),
+            class: 0,
+            name: core::ptr::null(),
+        }
+    }
 }
 
 pub type mutex = raw_lock;
@@ -52,6 +73,23 @@ impl raw_lock {
         core::ptr::from_ref(self).addr()
     }
 
+    fn name(&self) -> &str {
+        if self.class == 0 || self.name.is_null() {
+            return "a lock without a name";
+        }
+        // SAFETY: Initialised with a string that is a static.
+        let name = unsafe { CStr::from_ptr(self.name) };
+        name.to_str().unwrap_or("a lock")
+    }
+
+    /// It is taken now, or tried, as a spin lock.
+    fn note(&self, was_tried: bool) {
+        memory::check(self.queue());
+        if self.class != 0 {
+            usage::note(self.class, self.name(), was_tried);
+        }
+    }
+
     fn take(&self) -> bool {
         let taken = self.owner.compare_exchange(0, Self::me(), Relaxed, Relaxed);
         taken.is_ok()
@@ -59,17 +97,24 @@ impl raw_lock {
 
     fn lock(&self) {
         if self.owner.load(Relaxed) == Self::me() {
-            fail("it takes a lock that it has");
+            fail(format!("it takes a lock that it has: {}", self.name()));
         }
         while !self.take() {
             memory::check(self.queue());
-            queue::wait_while(self.queue(), || self.owner.load(Relaxed) != 0);
+            let owner = context::name_of(self.owner.load(Relaxed).wrapping_sub(1));
+            let text = format!("{}, which {owner} has", self.name());
+            context::waiting_for(&text, || {
+                queue::wait_while(self.queue(), || self.owner.load(Relaxed) != 0);
+            });
         }
     }
 
     fn unlock(&self) {
         if self.owner.swap(0, Relaxed) != Self::me() {
-            fail("it leaves a lock that it does not have");
+            fail(format!(
+                "it leaves a lock that it does not have: {}",
+                self.name()
+            ));
         }
         queue::wake_all(self.queue());
     }
@@ -79,11 +124,15 @@ macro_rules! initialiser {
     ($($name:ident)*) => {$(
         /// # Safety
         ///
-        /// The pointer is valid for writes.
-        pub unsafe fn $name(lock: *mut raw_lock, _name: *const u8, _key: *mut lock_class_key) {
-            let owner = AtomicU64::new(0);
+        /// The pointer is valid for writes; name and class are statics.
+        pub unsafe fn $name(lock: *mut raw_lock, name: *const u8, key: *mut lock_class_key) {
+            let this = raw_lock {
+                owner: AtomicU64::new(0),
+                class: key.addr(),
+                name: name.cast(),
+            };
             // SAFETY: As the caller promises.
-            unsafe { lock.write(raw_lock { owner }) };
+            unsafe { lock.write(this) };
         }
     )*};
 }
@@ -146,7 +195,9 @@ pub unsafe fn spin_lock(lock: *mut spinlock_t) {
     point();
     enter_atomic();
     // SAFETY: As the caller promises.
-    unsafe { &*lock }.lock();
+    let lock = unsafe { &*lock };
+    lock.note(false);
+    lock.lock();
 }
 
 /// # Safety
@@ -156,7 +207,9 @@ pub unsafe fn spin_trylock(lock: *mut spinlock_t) -> i32 {
     point();
     enter_atomic();
     // SAFETY: As the caller promises.
-    let taken = unsafe { &*lock }.take();
+    let lock = unsafe { &*lock };
+    lock.note(true);
+    let taken = lock.take();
     if !taken {
         leave_atomic();
     }

@@ -67,8 +67,10 @@ pub unsafe extern "C" fn krealloc_node_align(
     }
     if !old.is_null() {
         let kept = size.min(memory::size_of_block(old));
-        // SAFETY: Both are so large; one has just been allocated.
-        unsafe { ptr::copy_nonoverlapping(old, new, if new.is_null() { 0 } else { kept }) };
+        if !new.is_null() {
+            // SAFETY: Both are so large; one has just been allocated.
+            unsafe { ptr::copy_nonoverlapping(old, new, kept) };
+        }
         // SAFETY: Nobody uses it, as the caller promises.
         unsafe { memory::free(old) };
     }

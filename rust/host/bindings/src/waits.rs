@@ -23,7 +23,7 @@ pub const TASK_KILLABLE: u32 = 0x102;
 pub const TASK_NORMAL: u32 = 3;
 pub const TASK_FREEZABLE: u32 = 0x2000;
 
-/// Those who wait: known by its address alone.
+/// A queue of contexts that wait, known by its address alone.
 #[repr(C)]
 pub struct wait_queue_head {
     _spare: u8,

@@ -7,7 +7,7 @@
 //! calls `bindings`, whose functions are stand-ins on a [`machine`]. Files that lie here stand in
 //! for those of the kernel that would be of no use or too large:
 //!
-//! * [`build_assert`], [`jump_label`], [`page`], [`prelude`], [`task`], [`time`]: small parts of
+//! * [`build_assert`], [`device`], [`jump_label`], [`page`], [`prelude`], [`task`], [`time`]: small parts of
 //!   the kernel's.
 //! * [`sync`]: the same list of modules; [`sync::lock`] finds locks that are statics on each host.
 //! * [`module`]: modules are loaded and unloaded by calls; [`module_param`]: parameters are
@@ -30,6 +30,7 @@ pub(crate) use macros;
 #[allow(warnings, clippy::all, clippy::undocumented_unsafe_blocks)]
 pub mod alloc;
 pub mod build_assert;
+pub mod device;
 #[allow(warnings, clippy::all, clippy::undocumented_unsafe_blocks)]
 pub mod error;
 #[allow(warnings, clippy::all)]
@@ -43,6 +44,8 @@ pub mod module_param;
 pub mod page;
 pub mod prelude;
 pub mod print;
+#[allow(warnings, clippy::all)]
+pub mod processor;
 #[allow(warnings, clippy::all, clippy::undocumented_unsafe_blocks)]
 pub mod str;
 pub mod sync;

@@ -32,6 +32,11 @@ impl ThisModule {
         Self { name }
     }
 
+    /// As C knows it.
+    pub fn as_ptr(&self) -> *mut crate::ffi::c_void {
+        core::ptr::from_ref(self).cast_mut().cast()
+    }
+
     /// Its name.
     pub fn name(&self) -> &'static str {
         self.name

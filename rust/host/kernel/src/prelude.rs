@@ -22,6 +22,9 @@ pub use crate::{
         static_assert, //
     },
     current,
+    dev_err,
+    dev_info,
+    dev_warn,
     error::{
         code::*,
         Error,

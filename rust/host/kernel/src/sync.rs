@@ -53,10 +53,10 @@ pub use lock::{
 pub use refcount::Refcount;
 pub use set_once::SetOnce;
 
-/// As of the kernel. The host keeps no classes of locks.
+/// As of the kernel.
 pub struct LockClassKey(crate::types::Opaque<bindings::lock_class_key>);
 
-// SAFETY: It has nothing in it.
+// SAFETY: Only its address is used.
 unsafe impl Sync for LockClassKey {}
 
 impl LockClassKey {

@@ -36,6 +36,8 @@ pub enum Kind {
     Process,
     /// A softirq: must not.
     Softirq,
+    /// The handler of an interrupt: must not either.
+    Interrupt,
 }
 
 /// Whether a context can have a turn.
@@ -51,41 +53,44 @@ pub(crate) struct Context {
     pub(crate) number: u64,
     pub(crate) host: Rc<Host>,
     name: &'static str,
-    kind: Kind,
+    kind: Cell<Kind>,
     /// Taken out while it runs.
     stack: RefCell<Option<Generator<'static, Body, ()>>>,
     pub(crate) state: Cell<State>,
     /// It is about to sleep, and nobody has woken it since it said so.
-    pub(crate) drowsy: Cell<bool>,
+    pub(crate) about_to_sleep: Cell<bool>,
     pub(crate) timed_out: Cell<bool>,
     /// Sections in which it must not sleep, one within the other.
     atomic: Cell<u32>,
     /// How many of the outermost it has entered.
     sections: Cell<u64>,
+    /// How often it has disabled softirqs.
+    softirqs_off: Cell<u32>,
+    /// Whether it has disabled interrupts.
+    interrupts_off: Cell<bool>,
+    /// What it waits for, in words.
+    waits_for: RefCell<String>,
     ended: Cell<bool>,
 }
 
 impl Context {
-    pub(crate) fn new(
-        number: u64,
-        host: Rc<Host>,
-        name: &'static str,
-        kind: Kind,
-        body: Body,
-    ) -> Self {
+    pub(crate) fn new(number: u64, host: Rc<Host>, name: &'static str, body: Body) -> Self {
         let mut stack = Gn::<Body>::new_opt(STACK, run_body);
         stack.set_para(body);
         Self {
             number,
             host,
             name,
-            kind,
+            kind: Cell::new(Kind::Process),
             stack: RefCell::new(Some(stack)),
             state: Cell::new(State::Ready),
-            drowsy: Cell::new(false),
+            about_to_sleep: Cell::new(false),
             timed_out: Cell::new(false),
             atomic: Cell::new(0),
             sections: Cell::new(0),
+            softirqs_off: Cell::new(0),
+            interrupts_off: Cell::new(false),
+            waits_for: RefCell::default(),
             ended: Cell::new(false),
         }
     }
@@ -100,18 +105,16 @@ impl Context {
             return false;
         }
         assert!(
-            self.kind == Kind::Softirq || self.atomic.get() == 0,
+            self.atomic.get() == 0,
             "{} has ended in a section in which it must not sleep",
             self.name
         );
         self.ended.set(true);
         crate::queue::wake_all(self.end_queue());
-        // A softirq is a section from its first turn to its end.
-        crate::queue::wake_all(self.host.grace_queue());
         true
     }
 
-    /// Where those wait who wait for its end.
+    /// The queue of contexts that wait for its end.
     fn end_queue(&self) -> usize {
         std::ptr::from_ref(self).addr()
     }
@@ -128,14 +131,14 @@ impl Context {
     pub(crate) fn end_late_sleep(&self, now: u64) {
         if self.deadline().is_some_and(|at| at <= now) {
             self.timed_out.set(true);
-            self.drowsy.set(false);
+            self.about_to_sleep.set(false);
             self.state.set(State::Ready);
         }
     }
 
     /// Whether it neither sleeps nor is about to.
     pub(crate) fn is_awake(&self) -> bool {
-        self.state.get() == State::Ready && !self.drowsy.get()
+        self.state.get() == State::Ready && !self.about_to_sleep.get()
     }
 
     /// Whether it is in a section in which it must not sleep, and in which one.
@@ -148,7 +151,8 @@ impl Context {
             State::Ready => "runs",
             State::Asleep(_) => "waits",
         };
-        format!("{} on host {} {state}", self.name, self.host.number())
+        let (number, waits_for) = (self.host.number(), self.waits_for.borrow());
+        format!("{} on host {number} {state}{waits_for}", self.name)
     }
 }
 
@@ -179,6 +183,21 @@ pub(crate) fn current(world: &World) -> Rc<Context> {
 /// The number of the calling context, which no other of the run has.
 pub fn number() -> u64 {
     current(&world()).number
+}
+
+/// The name of a context that has not ended.
+pub fn name_of(number: u64) -> &'static str {
+    let contexts = world().contexts();
+    let found = contexts.iter().find(|context| context.number == number);
+    found.map_or("nobody", |context| context.name)
+}
+
+/// Call `wait`, which waits for what `text` says: reports of the run name it.
+pub fn waiting_for(text: &str, wait: impl FnOnce()) {
+    let context = current(&world());
+    *context.waits_for.borrow_mut() = format!(" for {text}");
+    wait();
+    context.waits_for.borrow_mut().clear();
 }
 
 /// Something that another processor may see is about to happen: others may go first. Not while a
@@ -214,6 +233,77 @@ pub fn leave_atomic() {
     context.atomic.set(left);
     if left == 0 {
         crate::queue::wake_all(context.host.grace_queue());
+    }
+}
+
+/// The caller's processor takes no softirqs until [`enable_softirqs`]; a section as by
+/// [`enter_atomic`].
+pub fn disable_softirqs() {
+    enter_atomic();
+    let context = current(&world());
+    context.softirqs_off.set(context.softirqs_off.get() + 1);
+}
+
+/// End what [`disable_softirqs`] has begun.
+///
+/// Fails if the caller has not begun it, or where interrupts are off: softirqs would run there.
+pub fn enable_softirqs() {
+    let context = current(&world());
+    if interrupts_are_off() {
+        fail("it enables softirqs where interrupts are off");
+    }
+    let Some(left) = context.softirqs_off.get().checked_sub(1) else {
+        fail("it enables softirqs that it has not disabled");
+    };
+    context.softirqs_off.set(left);
+    leave_atomic();
+}
+
+/// The caller's processor takes no interrupts until [`restore_interrupts`]; a section as by
+/// [`enter_atomic`]. Whether it took some before.
+pub fn disable_interrupts() -> bool {
+    enter_atomic();
+    !current(&world()).interrupts_off.replace(true)
+}
+
+/// End what [`disable_interrupts`] has begun, which has returned `were_on`.
+pub fn restore_interrupts(were_on: bool) {
+    current(&world()).interrupts_off.set(!were_on);
+    leave_atomic();
+}
+
+/// What the caller is.
+pub fn kind() -> Kind {
+    current(&world()).kind.get()
+}
+
+/// Whether the caller's processor takes no interrupts.
+pub fn interrupts_are_off() -> bool {
+    let context = current(&world());
+    context.interrupts_off.get() || context.kind.get() == Kind::Interrupt
+}
+
+/// Whether the caller is a softirq, or has disabled them: what `softirq_count()` tells.
+pub fn softirqs_are_off() -> bool {
+    let context = current(&world());
+    context.softirqs_off.get() != 0 || context.kind.get() == Kind::Softirq
+}
+
+/// Call `body` as what interrupts the caller: a section from its beginning to its end.
+pub fn interrupted<R>(kind: Kind, body: impl FnOnce() -> R) -> R {
+    let context = current(&world());
+    let before = context.kind.replace(kind);
+    enter_atomic();
+    let result = body();
+    leave_atomic();
+    context.kind.set(before);
+    result
+}
+
+/// Give up the turn, as a processor that waits for another one.
+pub fn relax() {
+    if !std::thread::panicking() {
+        yield_turn();
     }
 }
 
@@ -270,7 +360,8 @@ pub fn spawn(name: &'static str, kind: Kind, body: impl FnOnce() + 'static) -> H
     spawn_on(&crate::host(), name, kind, body)
 }
 
-/// Begin a context on a host. A softirq is a section from its first turn on, not before.
+/// Begin a context on a host. A softirq or a handler of an interrupt is a section from its first turn
+/// on, not before.
 pub fn spawn_on(
     host: &Rc<Host>,
     name: &'static str,
@@ -279,10 +370,7 @@ pub fn spawn_on(
 ) -> Handle {
     let body: Body = match kind {
         Kind::Process => Box::new(body),
-        Kind::Softirq => Box::new(move || {
-            enter_atomic();
-            body();
-        }),
+        Kind::Softirq | Kind::Interrupt => Box::new(move || interrupted(kind, body)),
     };
-    Handle(world().add_context(host.clone(), name, kind, body))
+    Handle(world().add_context(host.clone(), name, body))
 }

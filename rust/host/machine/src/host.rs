@@ -59,7 +59,7 @@ impl Host {
         any.expect("kept under its own type")
     }
 
-    /// Where those wait who wait for the end of sections; see
+    /// The queue of contexts that wait for the end of sections; see
     /// [`await_sections`](crate::context::await_sections).
     pub(crate) fn grace_queue(&self) -> usize {
         std::ptr::from_ref(self).addr()

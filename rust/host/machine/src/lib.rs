@@ -13,6 +13,8 @@
 //! * [`queue`]: sleeping until somebody wakes one.
 //! * [`host`]: one machine of a run, and what belongs to it alone.
 //! * [`statics`]: statics of modules, which each host has for itself.
+//! * [`usage`]: where locks are taken that interrupts and softirqs take.
+//! * [`alarm`]: what runs at a time.
 //! * [`symbols`]: where the statics of a crate lie.
 //! * [`memory`]: allocations, which fail when the dice say so.
 //! * [`dice`]: random numbers from a seed.
@@ -21,6 +23,7 @@
 //! weak orderings between processors are the model checker's subject, not this crate's. What is
 //! made in one run must not be used in another one.
 
+pub mod alarm;
 pub mod context;
 pub mod dice;
 pub mod host;
@@ -28,6 +31,7 @@ pub mod memory;
 pub mod queue;
 pub mod statics;
 pub mod symbols;
+pub mod usage;
 pub mod world;
 
 pub use context::{

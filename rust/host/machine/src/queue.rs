@@ -37,7 +37,7 @@ pub(crate) struct Entry {
 pub fn prepare(queue: usize, is_exclusive: bool) {
     let world = world();
     let me = current(&world);
-    me.drowsy.set(true);
+    me.about_to_sleep.set(true);
     let mut queues = world.queues.borrow_mut();
     let entries = queues.entry(queue).or_default();
     if !entries.iter().any(|e| e.context.number == me.number) {
@@ -56,7 +56,7 @@ pub fn prepare(queue: usize, is_exclusive: bool) {
 pub fn finish(queue: usize) {
     let world = world();
     let me = current(&world);
-    me.drowsy.set(false);
+    me.about_to_sleep.set(false);
     remove(&world, queue, me.number);
 }
 
@@ -80,7 +80,7 @@ pub fn schedule(deadline: Option<u64>) -> bool {
     }
     let me = current(&world());
     me.timed_out.set(false);
-    if me.drowsy.get() {
+    if me.about_to_sleep.get() {
         me.state.set(State::Asleep(deadline));
     }
     yield_turn();
@@ -111,7 +111,7 @@ pub fn wake(queue: usize, most: usize) {
         }
     }
     for context in woken {
-        context.drowsy.set(false);
+        context.about_to_sleep.set(false);
         context.state.set(State::Ready);
     }
 }

@@ -5,7 +5,6 @@
 use crate::{
     context::{
         Context,
-        Kind,
         State, //
     },
     dice::{
@@ -14,7 +13,8 @@ use crate::{
     },
     host::Host,
     memory::Memory,
-    queue::Queues, //
+    queue::Queues,
+    usage::Usages, //
 };
 use std::{
     cell::{
@@ -28,9 +28,6 @@ use std::{
 /// Nanoseconds that a turn takes.
 const TURN_NS: u64 = 100;
 
-/// Turns after which a run has got stuck.
-const MOST_TURNS: u64 = 20_000_000;
-
 /// What a run is like.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
@@ -42,6 +39,8 @@ pub struct Plan {
     pub atomic_fails: Odds,
     /// How often any other allocation fails.
     pub fails: Odds,
+    /// Turns after which the run has got stuck.
+    pub most_turns: u64,
 }
 
 impl Plan {
@@ -52,6 +51,7 @@ impl Plan {
             preempt: Odds(1, 3),
             atomic_fails: Odds::NEVER,
             fails: Odds::NEVER,
+            most_turns: 20_000_000,
         }
     }
 
@@ -76,6 +76,7 @@ pub struct World {
     hosts: RefCell<Vec<Rc<Host>>>,
     pub(crate) queues: RefCell<Queues>,
     pub(crate) memory: RefCell<Memory>,
+    pub(crate) usages: RefCell<Usages>,
     next_context: Cell<u64>,
     /// Why the run has failed; see [`fail`].
     failure: RefCell<Option<String>>,
@@ -114,6 +115,7 @@ pub fn run(plan: Plan, main: impl FnOnce() + 'static) {
         hosts: RefCell::default(),
         queues: RefCell::default(),
         memory: RefCell::default(),
+        usages: RefCell::default(),
         next_context: Cell::new(0),
         failure: RefCell::default(),
         panic: RefCell::default(),
@@ -123,7 +125,7 @@ pub fn run(plan: Plan, main: impl FnOnce() + 'static) {
     assert!(before.is_none(), "a run within a run");
     let _end = End;
     let first = world.add_host();
-    world.add_context(first, "main", Kind::Process, Box::new(main));
+    world.add_context(first, "main", Box::new(main));
     world.schedule();
 }
 
@@ -170,12 +172,11 @@ impl World {
         &self,
         host: Rc<Host>,
         name: &'static str,
-        kind: Kind,
         body: Box<dyn FnOnce()>,
     ) -> Rc<Context> {
         let number = self.next_context.get();
         self.next_context.set(number + 1);
-        let context = Rc::new(Context::new(number, host, name, kind, body));
+        let context = Rc::new(Context::new(number, host, name, body));
         self.contexts.borrow_mut().push(context.clone());
         context
     }
@@ -192,7 +193,8 @@ impl World {
 
     /// Give turns until all contexts have ended.
     fn schedule(&self) {
-        for _ in 0..MOST_TURNS {
+        let most = self.plan.get().most_turns;
+        for _ in 0..most {
             let Some(next) = self.choose() else {
                 return;
             };
@@ -208,7 +210,7 @@ impl World {
                 contexts.retain(|other| other.number != next.number);
             }
         }
-        panic!("no end after {MOST_TURNS} turns: {}", self.describe());
+        panic!("no end after {most} turns: {}", self.describe());
     }
 
     /// Whose turn is next; `None` if all have ended. The clock moves on if all sleep.
@@ -252,8 +254,8 @@ impl World {
 /// unwinds by another panic; then the run fails for the reason of that one.
 pub fn fail(why: impl Into<String>) -> ! {
     let world = world();
-    let who = world.running().map(|context| context.describe());
-    let mut why = format!("{}: {}", who.unwrap_or_default(), why.into());
+    let caller = world.running().map(|context| context.describe());
+    let mut why = format!("{}: {}", caller.unwrap_or_default(), why.into());
     if std::thread::panicking() {
         let first = world.panic.borrow_mut().take();
         why = format!("{}; then {why}", first.unwrap_or_default());
@@ -262,6 +264,11 @@ pub fn fail(why: impl Into<String>) -> ! {
     loop {
         crate::context::yield_turn();
     }
+}
+
+/// How many contexts have not ended.
+pub fn count_of_contexts() -> usize {
+    world().contexts.borrow().len()
 }
 
 /// Nanoseconds of the clock.

@@ -3,6 +3,7 @@
 //! Runs of contexts: order by seed, sleep, sections, hosts, memory.
 
 use machine::{
+    alarm::Alarm,
     context,
     dice::Odds,
     memory,
@@ -321,5 +322,85 @@ fn memory_is_freed_once() {
         unsafe { memory::free(piece) };
         // SAFETY: As above.
         unsafe { memory::free(piece) };
+    });
+}
+
+#[test]
+fn what_is_set_runs_in_its_time_and_one_context_does_it() {
+    run(Plan::new(1), || {
+        let times = Rc::new(RefCell::new(Vec::new()));
+        let noted = times.clone();
+        let alarm = Alarm::new("alarm", Kind::Softirq, move || {
+            assert_eq!(context::kind(), Kind::Softirq);
+            noted.borrow_mut().push(machine::now());
+        });
+        let before = machine::world::count_of_contexts();
+        let start = machine::now();
+        for n in 0..1000 {
+            alarm.set(start + 10_000_000 - n);
+        }
+        assert_eq!(machine::world::count_of_contexts(), before + 1);
+        machine::sleep_until(start + 20_000_000);
+        let ran: Vec<_> = times.take();
+        assert_eq!(ran.len(), 1);
+        assert!((start + 9_999_000..start + 10_100_000).contains(&ran[0]));
+        assert_eq!(machine::world::count_of_contexts(), before);
+        alarm.set(start + 30_000_000);
+        assert!(alarm.cancel() && !alarm.cancel());
+        machine::sleep_until(start + 40_000_000);
+        assert!(times.take().is_empty());
+    });
+}
+
+#[test]
+fn memory_that_was_freed_long_ago_is_given_back() {
+    run(Plan::new(1), || {
+        let layout = Layout::from_size_align(1 << 20, 4096).expect("a layout");
+        for _ in 0..300 {
+            let start = memory::allocate(layout, true);
+            // SAFETY: Nobody has it.
+            unsafe { memory::free(start) };
+            assert!(memory::bytes() <= memory::QUARANTINE + layout.size());
+        }
+    });
+}
+
+/// Physical addresses of some memory, in a run of that seed.
+fn physical(seed: u64) -> Vec<u64> {
+    let found = Rc::new(RefCell::new(Vec::new()));
+    let kept = found.clone();
+    run(Plan::new(seed), move || {
+        for size in [8192, 100, 4096] {
+            let layout = Layout::from_size_align(size, 4096).expect("a layout");
+            let start = memory::allocate(layout, true);
+            let phys = memory::phys_of(start.addr() + 8).expect("it is there");
+            let back = memory::at_phys(&machine::host(), phys, size - 8);
+            assert_eq!(back, Some(start.wrapping_add(8)));
+            assert_eq!(memory::at_phys(&machine::host(), phys, size), None);
+            assert_eq!(memory::at_phys(&Host::add(), phys, 1), None);
+            found.borrow_mut().push(phys);
+        }
+    });
+    kept.take()
+}
+
+#[test]
+fn physical_addresses_are_apart_and_the_same_in_each_run() {
+    // What another run has of the program's addresses changes nothing.
+    let _other = [0_u8; 100_000].to_vec();
+    assert_eq!(physical(1), physical(2));
+    assert_eq!(physical(1), [0x10_0008, 0x10_2008, 0x10_3008]);
+}
+
+#[test]
+#[should_panic(expected = "a device uses memory that has been freed")]
+fn a_device_that_uses_freed_memory_is_reported() {
+    run(Plan::new(1), || {
+        let layout = Layout::from_size_align(4096, 4096).expect("a layout");
+        let start = memory::allocate(layout, true);
+        let phys = memory::phys_of(start.addr()).expect("it is there");
+        // SAFETY: Nobody has it but the device.
+        unsafe { memory::free(start) };
+        memory::at_phys(&machine::host(), phys, 1);
     });
 }

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Pages, and physical memory of devices. A page is known by the address of its memory, which is
-//! its physical address as well.
+//! Pages, and physical memory of devices. A page is known by the address of its memory.
 
 use core::{
     ffi::c_void,
@@ -11,8 +10,8 @@ use std::cell::RefCell;
 
 pub use bindings::page;
 
-/// Physical addresses of devices on each host: the old adapters' memory of a PC. No memory of a
-/// program lies there.
+/// Physical addresses of devices on each host: the old adapters' memory of a PC. Physical
+/// memory begins behind them.
 pub const DEVICES: Range<u64> = 0xa_0000..0xc_0000;
 
 /// # Safety
@@ -26,7 +25,8 @@ pub unsafe fn page_address(page: *mut page) -> *mut c_void {
 ///
 /// The page is one.
 pub unsafe fn page_to_phys(page: *mut page) -> u64 {
-    page.expose_provenance() as u64
+    // SAFETY: As the caller promises.
+    unsafe { crate::kernel_phys(page.cast()) }
 }
 
 /// A run of `2^order` pages of zeros; null if there is none. Sleeps.

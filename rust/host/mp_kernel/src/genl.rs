@@ -76,7 +76,10 @@ impl<P: Protocol> Family<P> {
     /// `ENOMEM`.
     pub fn register(&'static self, _module: &'static ThisModule) -> Result<Registration<P>> {
         machine::might_sleep();
-        Ok(Registration(PhantomData))
+        Ok(Registration {
+            _memory: KBox::new([0; 8], GFP_KERNEL)?,
+            _protocol: PhantomData,
+        })
     }
 
     /// Tell listeners of an event.
@@ -103,7 +106,11 @@ impl<P: Protocol> Family<P> {
 }
 
 /// Keeps a family registered.
-pub struct Registration<P: Protocol>(PhantomData<fn(P)>);
+pub struct Registration<P: Protocol> {
+    /// What the family takes.
+    _memory: KBox<[u64; 8]>,
+    _protocol: PhantomData<fn(P)>,
+}
 
 impl<P: Protocol> Drop for Registration<P> {
     fn drop(&mut self) {

@@ -58,7 +58,6 @@ impl Directory {
         data: Arc<T>,
     ) -> Result<Self> {
         // What the node of a directory takes.
-        drop(KBox::new((), GFP_KERNEL)?);
         drop(KBox::new([0u64; 8], GFP_KERNEL)?);
         let name = name.to_str().map_err(|_| EINVAL)?;
         let path = match parent {

@@ -6,8 +6,9 @@
 //! * [`dma_buf`], [`user_pages`]: memory of drivers and processes, of which there is none.
 //! * [`genl`]: generic netlink without sockets.
 //! * [`kobject`]: directories of sysfs, which tests read.
-//! * [`net`]: NAPI, as contexts of a host.
-//! * [`ntb`]: accesses to memory that others change; no devices yet.
+//! * [`net`]: the part for NAPI.
+//! * [`ntb`]: the NTB core for clients; `ntb/access/raw.rs` leads stores through windows to the
+//!   bridge.
 //! * [`param`]: values of parameters.
 
 pub mod barrier;
@@ -15,9 +16,12 @@ pub mod bytes;
 pub mod contiguous;
 pub mod cpu;
 pub mod dma_buf;
+#[allow(dead_code)]
+pub mod dma_engine;
 pub mod error;
 pub mod fifo;
 pub mod genl;
+pub mod idle;
 pub mod iomem;
 pub mod kobject;
 pub mod net;
@@ -31,6 +35,7 @@ pub mod random;
 pub mod shared_pages;
 pub mod sync;
 pub mod time;
+pub mod timer;
 // The kernel's configuration has no tracepoints here.
 #[allow(unused_imports)]
 pub mod trace;

@@ -2,4 +2,7 @@
 
 //! What modules use of the network stack.
 
+mod linger;
+// Interfaces are not compiled here.
+#[allow(dead_code)]
 pub mod napi;

@@ -1,7 +1,25 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Accesses to memory that others change.
+//! The NTB core, for clients.
 
-// Parts are for devices, of which there are none yet; the kernel has an older clippy.
+// Parts are for drivers of bridges, or for tests in guests; the kernel has an older clippy.
 #[allow(clippy::manual_is_multiple_of, dead_code)]
 pub(crate) mod access;
+pub mod client;
+pub mod device;
+pub mod events;
+pub mod inbound;
+#[allow(dead_code)]
+pub(crate) mod posted;
+pub mod range;
+pub mod window;
+
+pub use self::{
+    device::NtbDev,
+    events::{
+        EventRegistration,
+        Events, //
+    },
+    inbound::InboundBuffer,
+    window::PeerWindow, //
+};

@@ -33,4 +33,9 @@ impl UserPages {
     pub fn phys_address(&self, _page: usize) -> Result<u64> {
         match self.0 {}
     }
+
+    /// All of them, if they may be written.
+    pub(crate) fn writable(&self) -> Option<&[*mut mp_bindings::page]> {
+        match self.0 {}
+    }
 }

@@ -1,7 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The abstractions on the host: workers, wait queues, NAPI, cells read under RCU, pages,
-//! directories.
+//! The abstractions on the host: workers, wait queues, cells read under RCU, pages, directories, locks
+//! that softirqs and interrupts take, timers.
+//!
+//! * [`napi`]: polls and their sources.
+//! * [`bridge`]: the NTB core and bridges.
+
+#[path = "stand_ins/bridge.rs"]
+mod bridge;
+#[path = "stand_ins/napi.rs"]
+mod napi;
 
 use kernel::{
     prelude::*,
@@ -30,15 +38,20 @@ use mp_kernel::{
         Directory,
         NoAttributes, //
     },
-    net::napi::{
-        Napi,
-        NapiHost,
-        Poll, //
-    },
+    new_spinlock_bh,
+    new_spinlock_irqsave,
     new_wait_queue,
     shared_pages::SharedPages,
-    sync::RcuArc,
+    sync::{
+        RcuArc,
+        SpinLockBh,
+        SpinLockIrqSave, //
+    },
     time::monotonic_ns,
+    timer::{
+        Expire,
+        Timer, //
+    },
     wait::{
         Events,
         Sleep,
@@ -47,7 +60,8 @@ use mp_kernel::{
     },
     worker::{
         new_worker,
-        Work, //
+        Work,
+        Workqueue, //
     }, //
 };
 
@@ -188,42 +202,6 @@ fn who_waits_is_woken_or_its_time_is_over() {
     });
 }
 
-impl Poll for Turns {
-    fn poll(&self, _napi: &Napi, _budget: u32) -> u32 {
-        self.turn();
-        0
-    }
-}
-
-#[test]
-fn a_poll_follows_when_it_is_asked_for_and_none_once_it_is_closed() {
-    for_each_seed(|| {
-        let turns = Turns::new(0)?;
-        let napi = NapiHost::new()?.add(turns.clone())?;
-        napi.schedule();
-        machine::sleep_until(machine::now() + 1_000_000);
-        assert_eq!(turns.done.load(Relaxed), 0);
-        napi.enable()?;
-        for round in 1..=5 {
-            turns.asked.store(round, Relaxed);
-            napi.schedule();
-        }
-        machine::sleep_until(machine::now() + 1_000_000);
-        assert_eq!(turns.done.load(Relaxed), 5);
-        turns.asked.store(6, Relaxed);
-        napi.schedule();
-        napi.close();
-        assert_eq!(turns.inside.load(Relaxed), 0);
-        let done = turns.done.load(Relaxed);
-        turns.asked.store(7, Relaxed);
-        napi.schedule();
-        machine::sleep_until(machine::now() + 1_000_000);
-        assert_eq!(turns.done.load(Relaxed), done);
-        assert_eq!(napi.enable(), Err(EINVAL));
-        Ok(())
-    });
-}
-
 /// A value that notes when it goes.
 struct Noted(Arc<Atomic<u32>>);
 
@@ -293,6 +271,194 @@ fn directories_have_one_name_each_and_their_files_can_be_read() {
         assert_eq!(kobject::read("root/inner", "two"), None);
         drop((inner, root));
         assert!(kobject::list().is_empty());
+        Ok(())
+    });
+}
+
+#[pin_data]
+struct Locks {
+    #[pin]
+    plain: kernel::sync::SpinLock<()>,
+    #[pin]
+    bh: SpinLockBh<()>,
+    #[pin]
+    irq: SpinLockIrqSave<()>,
+}
+
+/// Take a lock in a process and in a context of another kind, in some order.
+fn in_both(kind: Kind, take: fn(&Locks)) {
+    for seed in 0..SEEDS {
+        run(Plan::new(seed), move || {
+            let init = pin_init!(Locks {
+                plain <- kernel::new_spinlock!((), "plain"),
+                bh <- new_spinlock_bh!((), "bh"),
+                irq <- new_spinlock_irqsave!((), "irq"),
+            });
+            let locks = Arc::pin_init(init, GFP_KERNEL).expect("memory is there");
+            let theirs = locks.clone();
+            let other = spawn("other", kind, move || take(&theirs));
+            take(&locks);
+            other.join();
+        });
+    }
+}
+
+#[test]
+fn locks_may_be_taken_where_they_keep_off_what_else_takes_them() {
+    in_both(Kind::Process, |locks| drop(locks.plain.lock()));
+    in_both(Kind::Softirq, |locks| drop(locks.bh.lock()));
+    in_both(Kind::Interrupt, |locks| drop(locks.irq.lock()));
+    // One within the other, and tried.
+    in_both(Kind::Softirq, |locks| {
+        let _bh = locks.bh.lock();
+        let _irq = locks.irq.lock();
+    });
+    in_both(Kind::Interrupt, |locks| drop(locks.plain.try_lock()));
+}
+
+#[test]
+#[should_panic(
+    expected = "it takes plain, which is taken in softirqs and elsewhere with softirqs on"
+)]
+fn a_lock_of_softirqs_that_is_taken_with_them_on_is_reported() {
+    in_both(Kind::Softirq, |locks| drop(locks.plain.lock()));
+}
+
+#[test]
+#[should_panic(
+    expected = "it takes plain, which is taken in interrupts and elsewhere with interrupts on"
+)]
+fn a_lock_of_interrupts_that_is_taken_with_them_on_is_reported() {
+    in_both(Kind::Interrupt, |locks| drop(locks.plain.lock()));
+}
+
+#[test]
+#[should_panic(expected = "it enables softirqs where interrupts are off")]
+fn softirqs_that_are_enabled_with_interrupts_off_are_reported() {
+    in_both(Kind::Process, |locks| {
+        let _irq = locks.irq.lock();
+        drop(locks.bh.lock());
+    });
+}
+
+#[test]
+#[should_panic(expected = "waits for second, which other has")]
+fn a_deadlock_names_locks_and_owners() {
+    for seed in 0..SEEDS {
+        run(Plan::new(seed), || {
+            let init = pin_init!(Locks {
+                plain <- kernel::new_spinlock!((), "first"),
+                bh <- new_spinlock_bh!((), "second"),
+                irq <- new_spinlock_irqsave!((), "irq"),
+            });
+            let locks = Arc::pin_init(init, GFP_KERNEL).expect("memory is there");
+            let theirs = locks.clone();
+            let other = spawn("other", Kind::Process, move || {
+                let _second = theirs.bh.lock();
+                let _first = theirs.plain.lock();
+            });
+            let first = locks.plain.lock();
+            drop(locks.bh.lock());
+            drop(first);
+            other.join();
+        });
+    }
+}
+
+/// Work that notes when it begins, and sees that nobody else of its queue runs.
+struct InLine {
+    number: u32,
+    line: Arc<Turns>,
+    order: Arc<Atomic<u32>>,
+}
+
+impl Work for InLine {
+    fn run(&self) -> Option<u32> {
+        let place = self.order.fetch_add(1, Relaxed);
+        assert_eq!(place, self.number, "order of kicks");
+        self.line.turn();
+        None
+    }
+}
+
+#[test]
+fn a_queue_runs_so_many_at_a_time_in_the_order_in_which_they_came() {
+    for_each_seed(|| {
+        let queue = Workqueue::new(c"line", 1)?;
+        let order = Arc::new(Atomic::new(0), GFP_KERNEL)?;
+        let line = Turns::new(0)?;
+        let mut workers = std::vec::Vec::new();
+        for number in 0..4 {
+            let (line, order) = (line.clone(), order.clone());
+            let work = InLine {
+                number,
+                line,
+                order,
+            };
+            let work = Arc::new(work, GFP_KERNEL)?;
+            workers.push(new_worker!(in queue.clone(), work)?);
+        }
+        for worker in &workers {
+            worker.kick();
+            // The next one comes later.
+            machine::sleep_until(machine::now() + 1000);
+        }
+        machine::sleep_until(machine::now() + 1_000_000);
+        assert_eq!(order.load(Relaxed), 4);
+        Ok(())
+    });
+}
+
+#[test]
+fn a_worker_that_is_kicked_often_has_one_context() {
+    for_each_seed(|| {
+        let turns = Turns::new(0)?;
+        let worker = new_worker!(turns.clone())?;
+        let before = machine::world::count_of_contexts();
+        (0..500).for_each(|ms| worker.kick_in(1000 + ms));
+        assert!(machine::world::count_of_contexts() <= before + 1);
+        worker.stop();
+        Ok(())
+    });
+}
+
+/// A timer's target: how often it has expired, and how often it is to.
+struct Ticks {
+    left: Atomic<u32>,
+    done: Atomic<u32>,
+}
+
+impl Expire for Ticks {
+    fn expire(&self) -> Option<u64> {
+        assert_eq!(machine::context::kind(), Kind::Softirq);
+        self.done.fetch_add(1, Relaxed);
+        let left = self.left.load(Relaxed);
+        self.left.store(left.saturating_sub(1), Relaxed);
+        (left != 0).then(|| monotonic_ns() + 1_000_000)
+    }
+}
+
+#[test]
+fn a_timer_expires_in_softirqs_at_its_times_and_not_once_it_is_dropped() {
+    for_each_seed(|| {
+        let ticks = |left| Ticks {
+            left: Atomic::new(left),
+            done: Atomic::new(0),
+        };
+        let timer = Timer::new(ticks(3))?;
+        let start = monotonic_ns();
+        timer.start(start + 9_000_000);
+        timer.start(start + 1_000_000);
+        machine::sleep_until(start + 500_000);
+        assert_eq!(timer.target().done.load(Relaxed), 0);
+        machine::sleep_until(start + 20_000_000);
+        assert_eq!(timer.target().done.load(Relaxed), 4);
+        let endless = Timer::new(ticks(u32::MAX))?;
+        endless.start(monotonic_ns());
+        machine::sleep_until(monotonic_ns() + machine::world::below(3_000_000));
+        // Its memory is gone with it: an expiry later would be found.
+        drop(endless);
+        machine::sleep_until(monotonic_ns() + 5_000_000);
         Ok(())
     });
 }

@@ -2,8 +2,8 @@
 
 //! The KUnit suites of the message frame service, run on hosts by several seeds each.
 //!
-//! Those of `rust/mp_kunit.rs` that are not here need the network stack, or what serves programs, but for
-//! `mp_kept`.
+//! Those of `rust/mp_kunit.rs` that are not here need the network stack, tasks of the kernel, or what
+//! serves programs.
 
 #![cfg(test)]
 
@@ -17,6 +17,8 @@ mod forward;
 mod frames;
 #[path = "../../../mp_kunit/interface.rs"]
 mod interface;
+#[path = "../../../mp_kunit/kept.rs"]
+mod kept;
 #[path = "../../../mp_kunit/memory.rs"]
 mod memory;
 
