@@ -6,9 +6,10 @@
 //! RDMA write (`write`) is taken by its side, and its target looks until the bytes are there; the
 //! target of each RDMA read (`read`) looks until the reader has taken it. `checked-send` has checks of
 //! what crosses, `received-send` is on Reliable Reception, `queued-send` is taken by completion queues;
-//! so of the others. A `look` asks for a receive that is not complete. Over the library's fake device. What is counted is `operations()`; what one operation
-//! takes is the difference of two counts, divided by the difference of their operations:
-//! `tests/test_instructions.py`.
+//! so of the others. A `look` asks for a receive that is not complete; a `queued-look`, for an entry of a
+//! completion queue that `SIZE` VIs are bound to. Over the library's fake device. What is counted is
+//! `operations()`; what one operation takes is the difference of two counts, divided by the difference
+//! of their operations: `tests/test_instructions.py`.
 
 use mp_testing::{FakeDevice, Host, World};
 use std::{env, error, thread, time::Duration};
@@ -108,6 +109,25 @@ impl Side {
         })
     }
 
+    /// Look for a receive that is not complete, or for an entry that is not there.
+    fn look(&self) -> Outcome<()> {
+        let found = match &self.cq {
+            Some(cq) => cq.done().map(|_| ()),
+            None => self.vi.recv_done().map(|_| ()),
+        };
+        match found {
+            Err(Error::NotDone) => Ok(()),
+            other => Err(format!("there is something: {other:?}").into()),
+        }
+    }
+
+    /// Another VI like the one that there is.
+    fn another(&self) -> vipl::Result<Vi<FakeDevice>> {
+        let attributes = self.vi.query()?.attributes;
+        let cq = self.cq.as_ref();
+        self.nic.create_vi(&attributes, cq, cq, 0)
+    }
+
     /// Write a descriptor of the data.
     fn describe(&self, descriptor: Descriptor, size: usize) -> Outcome<()> {
         let descriptor = descriptor.segment(self.at(DATA), self.memory, size as u32);
@@ -125,16 +145,21 @@ enum Operation {
     Look,
 }
 
-fn connect(a: &Side, b: &Side) -> Outcome<()> {
+/// Connect VIs of two sides.
+fn connect(
+    [a, b]: [&Side; 2],
+    client_vi: &Vi<FakeDevice>,
+    server_vi: &Vi<FakeDevice>,
+) -> Outcome<()> {
     let soon = Deadline::after(Duration::from_secs(60));
     let (server, client) = (b.address()?, a.address()?);
     thread::scope(|scope| {
         let serves = scope.spawn(|| {
             let request = b.nic.connect_wait(&server, soon)?;
-            request.accept(&b.vi)
+            request.accept(server_vi)
         });
         loop {
-            match a.vi.connect_request(&client, &server, soon) {
+            match client_vi.connect_request(&client, &server, soon) {
                 Err(Error::NoMatch) => thread::yield_now(),
                 other => break other,
             }
@@ -159,10 +184,10 @@ fn operations(a: &Side, b: &Side, operation: Operation, last: usize, count: usiz
     for n in 0..count {
         // What is written or read differs from what was there before.
         match operation {
-            Operation::Look => match b.vi.recv_done() {
-                Err(Error::NotDone) => continue,
-                other => return Err(format!("there is something: {other:?}").into()),
-            },
+            Operation::Look => {
+                b.look()?;
+                continue;
+            }
             Operation::Send => b.vi.post_recv(b.at(DESCRIPTOR), b.memory)?,
             Operation::Write => a.map.volatile().write_obj(n as u8, last)?,
             Operation::Read => b.map.volatile().write_obj(n as u8, last)?,
@@ -234,9 +259,14 @@ fn main() -> Outcome<()> {
     };
     a.describe(descriptor, size)?;
     b.describe(Descriptor::new(), size)?;
-    connect(&a, &b)?;
+    connect([&a, &b], &a.vi, &b.vi)?;
     if operation == Operation::Look {
         b.vi.post_recv(b.at(DESCRIPTOR), b.memory)?;
+        let count = if manner == Manner::Queued { size } else { 1 };
+        for _ in 1..count {
+            // Their sides have them.
+            connect([&a, &b], &a.another()?, &b.another()?)?;
+        }
     }
     operations(&a, &b, operation, DATA + size - 1, count)
 }
