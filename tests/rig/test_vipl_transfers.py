@@ -338,8 +338,8 @@ def seen(program, address, length):
 @pytest.mark.parametrize("level", LEVELS)
 def test_a_target_that_is_stopped_loses_nothing(ends, level):
     """VI-RDMA-7: while no thread of its process runs, not even the library's, a write is complete at its
-    side unless it has to be in memory for that, and a read waits. All of it is done as soon as the
-    process goes on, without a call."""
+    side unless it has to be in memory for that, a read waits, and nothing changes there. All of it is done
+    as soon as the process goes on, without a call."""
     server, client = ends.connected(level)
     server.program.write(server.data, b"to be read")
     client.program.write(client.data, b"written meanwhile")
@@ -354,6 +354,7 @@ def test_a_target_that_is_stopped_loses_nothing(ends, level):
             left += 1
             with fails("TIMEOUT"):
                 client.wait(SEND, 300)
+        assert seen(server.program, server.data + 0x100, 17) == bytes(17)
     for _ in range(left):
         assert client.wait(SEND).errors == set()
     if level != UD:
