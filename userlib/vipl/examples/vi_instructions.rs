@@ -109,18 +109,6 @@ impl Side {
         })
     }
 
-    /// Look for a receive that is not complete, or for an entry that is not there.
-    fn look(&self) -> Outcome<()> {
-        let found = match &self.cq {
-            Some(cq) => cq.done().map(|_| ()),
-            None => self.vi.recv_done().map(|_| ()),
-        };
-        match found {
-            Err(Error::NotDone) => Ok(()),
-            other => Err(format!("there is something: {other:?}").into()),
-        }
-    }
-
     /// Another VI like the one that there is.
     fn another(&self) -> vipl::Result<Vi<FakeDevice>> {
         let attributes = self.vi.query()?.attributes;
@@ -143,6 +131,8 @@ enum Operation {
     Write,
     Read,
     Look,
+    /// In a completion queue.
+    LookForEntry,
 }
 
 /// Connect VIs of two sides.
@@ -184,10 +174,14 @@ fn operations(a: &Side, b: &Side, operation: Operation, last: usize, count: usiz
     for n in 0..count {
         // What is written or read differs from what was there before.
         match operation {
-            Operation::Look => {
-                b.look()?;
-                continue;
-            }
+            Operation::Look => match b.vi.recv_done() {
+                Err(Error::NotDone) => continue,
+                other => return Err(format!("there is something: {other:?}").into()),
+            },
+            Operation::LookForEntry => match b.cq.as_ref().map(Cq::done) {
+                Some(Err(Error::NotDone)) => continue,
+                other => return Err(format!("there is something: {other:?}").into()),
+            },
             Operation::Send => b.vi.post_recv(b.at(DESCRIPTOR), b.memory)?,
             Operation::Write => a.map.volatile().write_obj(n as u8, last)?,
             Operation::Read => b.map.volatile().write_obj(n as u8, last)?,
@@ -228,6 +222,7 @@ fn named(argument: &str) -> Outcome<(Manner, Operation)> {
         "send" => Operation::Send,
         "write" => Operation::Write,
         "read" => Operation::Read,
+        "look" if manner == Manner::Queued => Operation::LookForEntry,
         "look" => Operation::Look,
         _ => return Err("it is neither send nor write nor read nor look".into()),
     };
@@ -253,20 +248,22 @@ fn main() -> Outcome<()> {
         handle: b.memory.0,
     };
     let descriptor = match operation {
-        Operation::Send | Operation::Look => Descriptor::new(),
         Operation::Write => Descriptor::write(remote),
         Operation::Read => Descriptor::read(remote),
+        _ => Descriptor::new(),
     };
     a.describe(descriptor, size)?;
     b.describe(Descriptor::new(), size)?;
     connect([&a, &b], &a.vi, &b.vi)?;
-    if operation == Operation::Look {
-        b.vi.post_recv(b.at(DESCRIPTOR), b.memory)?;
-        let count = if manner == Manner::Queued { size } else { 1 };
-        for _ in 1..count {
-            // Their sides have them.
-            connect([&a, &b], &a.another()?, &b.another()?)?;
+    match operation {
+        Operation::Look => b.vi.post_recv(b.at(DESCRIPTOR), b.memory)?,
+        Operation::LookForEntry => {
+            for _ in 1..size {
+                // Their sides have them.
+                connect([&a, &b], &a.another()?, &b.another()?)?;
+            }
         }
+        _ => {}
     }
     operations(&a, &b, operation, DATA + size - 1, count)
 }
