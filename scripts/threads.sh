@@ -97,3 +97,7 @@ tests=(cargo test --locked --manifest-path "$checkout/userlib/Cargo.toml" --targ
 "${tests[@]}" -p vipl -p mcapi --test threads --test storm -- --test-threads 1 "$@"
 # The functions in C are not seen by tests outside of their crate.
 "${tests[@]}" -p mcapi-ffi --lib -- --test-threads 1 tests::storm "$@"
+# Connections that share a queue pair, and threads that share a VI: of files whose other tests take long.
+[ $# -gt 0 ] || set -- connections_share_what_is_short a_connection_ends_alone threads_that_sleep \
+	the_end_of_a_partner peers_share_what a_lane_tells memory_that_is_short_at_one threads_share_a_vi
+"${tests[@]}" -p vipl --test trunks --test queues -- --test-threads 1 "$@"

@@ -41,6 +41,7 @@ ROWS = {
         for size in (8, 65536)
     },
     "VI: look for a receive that is not complete": ("vi_instructions", "look", "8"),
+    "VI: look for an entry of a completion queue of 16 VIs": ("vi_instructions", "queued-look", "16"),
     **{
         f"MCAPI: {kind} of {size} bytes": ("mcapi_instructions", kind, str(size))
         for kind, sizes in (("message", (8, 65536)), ("packet", (64, 65536)), ("scalar", (8,)))

@@ -7,7 +7,7 @@ import errno
 import itertools
 import re
 import signal
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import NamedTuple, Optional
 
 import pytest
@@ -572,6 +572,70 @@ def test_what_is_changed_on_its_way_is_told(ends, checking, level):
         there.end_connection()
         here.end_connection()
     client.program.close_nic(client.nic)
+
+
+@pytest.mark.parametrize("level", (RD, RR))
+@pytest.mark.parametrize("how", CHANGES)
+def test_an_answer_that_is_changed_on_its_way_fails_its_read(ends, checking, level, how):
+    """VI-EM-13: in the window between the hosts, that the reader's library has not looked at.
+    Nothing of it is stored, and both sides lose the connection."""
+    server = ends.side(1, level)
+    client = Side(*checking, level)
+    connect(server, client)
+    data = bytes(n * 7 % 251 for n in range(PIECE))
+    server.put(0x3000, data)
+    with ExitStack() as reader:
+        with stopped(server.program):
+            piece = [client.part(0x3000, PIECE)]
+            read = client.post(SEND, piece, control=READ, remote=server.part(0x3000, 0))
+            reader.enter_context(stopped(client.program))
+        at, _ = until(lambda: server.program.found_in_windows(data))
+        server.program.write(at, CHANGES[how](data))
+    done = client.wait(SEND)
+    assert (done.descriptor, done.errors) == (read, {"TRANSPORT"})
+    assert client.bytes(0x3000, PIECE) == bytes(PIECE)
+    until(lambda: (server.state(), client.state()) == ("ERROR", "ERROR"))
+    for side in (server, client):
+        side.told(1)
+        assert [call[:7] for call in side.reports()] == [report(side, LOST, 0)]
+    client.program.close_nic(client.nic)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_operations_of_all_sizes_pass_the_checks(ends, checking, level):
+    """VI-REL-1, VI-REL-2: what arrives as it was sent is never taken for changed."""
+    server = ends.side(1, level)
+    client = Side(*checking, level)
+    connect(server, client)
+    for seed, length in enumerate((0, 1, 40, 41, PAGE, PAGE + 1, 0x8001), start=1):
+        passes_checks(server, client, seed, length)
+    assert (server.state(), client.state()) == ("CONNECTED", "CONNECTED")
+    assert (server.reports(), client.reports()) == ([], [])
+    client.program.close_nic(client.nic)
+
+
+def passes_checks(server, client, seed, length):
+    """A message, a write, and a read where there are reads, each to where other bytes are."""
+    level = client.attributes.level
+    for control in (0, WRITE, READ) if level != UD else (0, WRITE):
+        own, other = (server, client) if control == READ else (client, server)
+        own.program.fill(own.data, length + 1, seed)
+        other.program.fill(other.data, length + 1, seed + 100)
+        receive = server.receive(0, length) if not control else None
+        remote = server.part(0, 0) if control else None
+        client.post(SEND, [client.part(0, length)], control=control, remote=remote)
+        done = client.wait(SEND)
+        assert (done.errors, done.length) == (set(), length)
+        if control == WRITE:
+            # It is there when what follows it is.
+            receive = server.receive(length + 64, 0)
+            client.post(SEND)
+            assert client.wait(SEND).errors == set()
+        if receive:
+            got = server.wait(RECV)
+            assert (got.descriptor, got.errors) == (receive, set())
+            assert got.length == (0 if control else length)
+        assert other.program.check(other.data, length, seed) == INTACT
 
 
 def line_of(program, byte):

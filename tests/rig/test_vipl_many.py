@@ -12,7 +12,7 @@ from ntbrig.settings import MIB, PATIENCE
 from pximc import MODULES
 from shell import INTACT
 from vipl import (
-    PAGE, RECV, RR, SEND, all_ends, ask, connect, descriptor, ends, fails, memory_left, says, stopped,
+    PAGE, RECV, RR, SEND, Program, Side, all_ends, ask, connect, descriptor, ends, fails, memory_left, says, stopped,
 )  # fmt: skip
 
 SECONDS = 400
@@ -162,6 +162,37 @@ def test_the_largest_transfer_goes_through_a_lane(fabric, ends):
             if receive:
                 assert server.wait(RECV).descriptor == receive
             assert other.program.check(other.data, most, n) == INTACT
+
+
+def test_lanes_have_checks(fabric, ends):
+    """VI-REL-1, VI-REL-2: connections that share a pair, with and without checks, between hosts. A
+    message of one that is changed on its way ends that one alone."""
+    asks = {"how": ("env", "VIPL_CHECKS=1")}
+    with lanes(fabric), Program(fabric.hosts[0], **asks) as program:
+        server, client = ends.side(1, RR), Side(program, ends.numbers[0], RR)
+        pairs = [(server, client)] + [(server.another(), client.another()) for _ in range(3)]
+        for there, here in pairs:
+            connect(there, here)
+        for there, here in pairs:
+            here.program.fill(here.data, 0x8001, 1)
+            receive = there.receive(0, 0x8001)
+            here.post(SEND, [here.part(0, 0x8001)])
+            assert here.wait(SEND).errors == set()
+            got = there.wait(RECV)
+            assert (got.descriptor, got.errors, got.length) == (receive, set(), 0x8001)
+            assert there.program.check(there.data, 0x8001, 1) == INTACT
+        data = bytes(n * 7 % 251 for n in range(1000))
+        server.receive(0, len(data))
+        client.put(0x10000, data)
+        with stopped(server.program):
+            client.post(SEND, [client.part(0x10000, len(data))])
+            at, _ = client.program.in_windows(data)
+            client.program.write(at + 500, b"\xff")
+        assert client.wait(SEND).errors == server.wait(RECV).errors == {"TRANSPORT"}
+        client.until_state("ERROR")
+        for there, here in pairs[1:]:
+            says(there, here, b"goes on")
+            says(here, there, b"goes on")
 
 
 @pytest.mark.parametrize("control", (0, WRITE, READ))

@@ -338,8 +338,8 @@ def seen(program, address, length):
 @pytest.mark.parametrize("level", LEVELS)
 def test_a_target_that_is_stopped_loses_nothing(ends, level):
     """VI-RDMA-7: while no thread of its process runs, not even the library's, a write is complete at its
-    side unless it has to be in memory for that, and a read waits. All of it is done as soon as the
-    process goes on, without a call."""
+    side unless it has to be in memory for that, a read waits, and nothing changes there. All of it is done
+    as soon as the process goes on, without a call."""
     server, client = ends.connected(level)
     server.program.write(server.data, b"to be read")
     client.program.write(client.data, b"written meanwhile")
@@ -354,6 +354,7 @@ def test_a_target_that_is_stopped_loses_nothing(ends, level):
             left += 1
             with fails("TIMEOUT"):
                 client.wait(SEND, 300)
+        assert seen(server.program, server.data + 0x100, 17) == bytes(17)
     for _ in range(left):
         assert client.wait(SEND).errors == set()
     if level != UD:
@@ -817,3 +818,37 @@ def test_enables_change_while_writes_follow_each_other(ends, rounds):
             done += found != before[n]
     assert 0 < done < sent
     assert set(server.told(1)) == {"RDMAW_PROT"}
+
+
+@pytest.mark.parametrize("control", (WRITE, READ))
+@pytest.mark.parametrize("level", (RD, RR))
+def test_an_enable_that_is_taken_away_under_load_ends_a_connection(ends, level, control):
+    """VI-ATTR-5, VI-RDMA-5: of writes or reads that follow each other, those before are done, and none from
+    the first one on that is refused."""
+    server, client = ends.connected(level)
+    own, other = (client, server) if control == WRITE else (server, client)
+    own.program.write(own.data, b"is moved")
+    count = 60
+    for n in range(count):
+        target, source = 0x1000 + n * 8, 0
+        here, there = (source, target) if control == WRITE else (target, source)
+        piece, remote = [client.part(here, 8)], server.part(there, 0)
+        client.post(SEND, piece, control=control, remote=remote)
+        if n == count // 2:
+            until(lambda: other.bytes(0x1000, 8) == b"is moved")
+            rights = (int(control != WRITE), int(control != READ))
+            place = (server.nic, server.base, server.memory, server.ptag)
+            server.program.set_memory(*place, *rights)
+    errors = [client.wait(SEND).errors for _ in range(count)]
+    until(lambda: (server.state(), client.state()) == ("ERROR", "ERROR"))
+    moved = [other.bytes(0x1000 + n * 8, 8) == b"is moved" for n in range(count)]
+    done = moved.index(False)
+    assert 0 < done <= count // 2 + 1 and not any(moved[done:])
+    if (level, control) == (RD, WRITE):
+        # What was sent before the refusal came back is complete.
+        sent = errors.count(set())
+        assert sent >= done and errors == [set()] * sent + [{"DESC_FLUSHED"}] * (count - sent)
+    else:
+        behind = [{"DESC_FLUSHED"}] * (count - done - 1)
+        assert errors == [set()] * done + [{"RDMA_PROT"}] + behind
+    assert server.told(2) == ["RDMAW_PROT" if control == WRITE else "RDMAR_PROT", "CONN_LOST"]

@@ -6,9 +6,10 @@
 //! RDMA write (`write`) is taken by its side, and its target looks until the bytes are there; the
 //! target of each RDMA read (`read`) looks until the reader has taken it. `checked-send` has checks of
 //! what crosses, `received-send` is on Reliable Reception, `queued-send` is taken by completion queues;
-//! so of the others. A `look` asks for a receive that is not complete. Over the library's fake device. What is counted is `operations()`; what one operation
-//! takes is the difference of two counts, divided by the difference of their operations:
-//! `tests/test_instructions.py`.
+//! so of the others. A `look` asks for a receive that is not complete; a `queued-look`, for an entry of a
+//! completion queue that `SIZE` VIs are bound to. Over the library's fake device. What is counted is
+//! `operations()`; what one operation takes is the difference of two counts, divided by the difference
+//! of their operations: `tests/test_instructions.py`.
 
 use mp_testing::{FakeDevice, Host, World};
 use std::{env, error, thread, time::Duration};
@@ -108,6 +109,13 @@ impl Side {
         })
     }
 
+    /// Another VI like the one that there is.
+    fn another(&self) -> vipl::Result<Vi<FakeDevice>> {
+        let attributes = self.vi.query()?.attributes;
+        let cq = self.cq.as_ref();
+        self.nic.create_vi(&attributes, cq, cq, 0)
+    }
+
     /// Write a descriptor of the data.
     fn describe(&self, descriptor: Descriptor, size: usize) -> Outcome<()> {
         let descriptor = descriptor.segment(self.at(DATA), self.memory, size as u32);
@@ -123,18 +131,25 @@ enum Operation {
     Write,
     Read,
     Look,
+    /// In a completion queue.
+    LookForEntry,
 }
 
-fn connect(a: &Side, b: &Side) -> Outcome<()> {
+/// Connect VIs of two sides.
+fn connect(
+    [a, b]: [&Side; 2],
+    client_vi: &Vi<FakeDevice>,
+    server_vi: &Vi<FakeDevice>,
+) -> Outcome<()> {
     let soon = Deadline::after(Duration::from_secs(60));
     let (server, client) = (b.address()?, a.address()?);
     thread::scope(|scope| {
         let serves = scope.spawn(|| {
             let request = b.nic.connect_wait(&server, soon)?;
-            request.accept(&b.vi)
+            request.accept(server_vi)
         });
         loop {
-            match a.vi.connect_request(&client, &server, soon) {
+            match client_vi.connect_request(&client, &server, soon) {
                 Err(Error::NoMatch) => thread::yield_now(),
                 other => break other,
             }
@@ -161,6 +176,10 @@ fn operations(a: &Side, b: &Side, operation: Operation, last: usize, count: usiz
         match operation {
             Operation::Look => match b.vi.recv_done() {
                 Err(Error::NotDone) => continue,
+                other => return Err(format!("there is something: {other:?}").into()),
+            },
+            Operation::LookForEntry => match b.cq.as_ref().map(Cq::done) {
+                Some(Err(Error::NotDone)) => continue,
                 other => return Err(format!("there is something: {other:?}").into()),
             },
             Operation::Send => b.vi.post_recv(b.at(DESCRIPTOR), b.memory)?,
@@ -203,6 +222,7 @@ fn named(argument: &str) -> Outcome<(Manner, Operation)> {
         "send" => Operation::Send,
         "write" => Operation::Write,
         "read" => Operation::Read,
+        "look" if manner == Manner::Queued => Operation::LookForEntry,
         "look" => Operation::Look,
         _ => return Err("it is neither send nor write nor read nor look".into()),
     };
@@ -228,15 +248,22 @@ fn main() -> Outcome<()> {
         handle: b.memory.0,
     };
     let descriptor = match operation {
-        Operation::Send | Operation::Look => Descriptor::new(),
         Operation::Write => Descriptor::write(remote),
         Operation::Read => Descriptor::read(remote),
+        _ => Descriptor::new(),
     };
     a.describe(descriptor, size)?;
     b.describe(Descriptor::new(), size)?;
-    connect(&a, &b)?;
-    if operation == Operation::Look {
-        b.vi.post_recv(b.at(DESCRIPTOR), b.memory)?;
+    connect([&a, &b], &a.vi, &b.vi)?;
+    match operation {
+        Operation::Look => b.vi.post_recv(b.at(DESCRIPTOR), b.memory)?,
+        Operation::LookForEntry => {
+            for _ in 1..size {
+                // Their sides have them.
+                connect([&a, &b], &a.another()?, &b.another()?)?;
+            }
+        }
+        _ => {}
     }
     operations(&a, &b, operation, DATA + size - 1, count)
 }

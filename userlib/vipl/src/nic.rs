@@ -12,7 +12,7 @@ use crate::{
     memory::{lockable, Locks, Regions},
     notify::Notifier,
     report::{ErrorCode, ErrorEvent, ErrorHandler, Report, Resource},
-    room::must_have_memory,
+    room::{must_have_memory, Living},
     tag::Tags,
     trunk::Trunks,
     vi::{Serviced, Vi},
@@ -206,7 +206,7 @@ struct Objects<D: Device> {
     vis: HashMap<u64, Vi<D>>,
     cqs: HashMap<u64, Cq<D>>,
     /// Requests of clients that may not be answered yet.
-    requests: Vec<Weak<RequestShared<D>>>,
+    requests: Living<RequestShared<D>>,
 }
 
 impl<D: Device> Nic<D> {
@@ -239,7 +239,7 @@ impl<D: Device> Nic<D> {
                 objects: Mutex::new(Objects {
                     vis: HashMap::new(),
                     cqs: HashMap::new(),
-                    requests: Vec::new(),
+                    requests: Living::default(),
                 }),
                 last: AtomicU64::new(0),
                 closed: AtomicBool::new(false),
@@ -522,11 +522,7 @@ impl<D: Device> NicShared<D> {
     pub(crate) fn enter_request(&self, request: &Arc<RequestShared<D>>) -> Result<()> {
         let mut objects = lock(&self.objects);
         self.must_be_open()?;
-        objects.requests.retain(|other| other.strong_count() > 0);
-        let reserved = objects.requests.try_reserve(1);
-        reserved.map_err(|_| Error::Resource)?;
-        objects.requests.push(Arc::downgrade(request));
-        Ok(())
+        objects.requests.enter(request)
     }
 
     /// A number that no object has had.
@@ -579,7 +575,7 @@ impl<D: Device> NicShared<D> {
         self.regions.clear();
         vis.iter().for_each(|vi| vi.0.end());
         cqs.iter().for_each(|cq| cq.0.end());
-        for request in requests.iter().filter_map(Weak::upgrade) {
+        for request in requests.iter() {
             request.end();
         }
         self.notifier.close();

@@ -7,6 +7,7 @@ use mp_proto::work::Room;
 use std::{
     hint::black_box,
     ops::{Deref, DerefMut},
+    sync::{Arc, Weak},
 };
 
 /// Bytes that a call may need beside tables and rings that grow, which are asked for by themselves.
@@ -23,6 +24,39 @@ pub fn must_have_memory() -> Result<()> {
     // Otherwise the compiler may leave out both the request and the release.
     black_box(&mut bytes);
     there.map_err(|_| Error::Resource)
+}
+
+/// Objects that others have, as long as they have them.
+#[derive(Debug)]
+pub(crate) struct Living<T>(Vec<Weak<T>>);
+
+impl<T> Default for Living<T> {
+    fn default() -> Self {
+        Living(Vec::new())
+    }
+}
+
+impl<T> Living<T> {
+    /// Add an object. Those that have gone are left out when there is no room, which is made for as
+    /// many as are left: however many are added, each costs a look at few others.
+    ///
+    /// # Errors
+    /// [`Error::Resource`].
+    pub(crate) fn enter(&mut self, object: &Arc<T>) -> Result<()> {
+        let all = &mut self.0;
+        if all.len() == all.capacity() {
+            all.retain(|other| other.strong_count() > 0);
+            let reserved = all.try_reserve(all.len() + 1);
+            reserved.map_err(|_| Error::Resource)?;
+        }
+        all.push(Arc::downgrade(object));
+        Ok(())
+    }
+
+    /// Those that are still there.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = Arc<T>> + '_ {
+        self.0.iter().filter_map(Weak::upgrade)
+    }
 }
 
 /// Room that grows.
@@ -57,5 +91,25 @@ impl<T: Default> Room<T> for Heap<T> {
         if self.0.try_reserve_exact(more).is_ok() {
             self.0.resize_with(len, T::default);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Those that are there are kept, and of the others no more than as many again.
+    #[test]
+    fn objects_that_have_gone_take_no_room() {
+        let mut all = Living::default();
+        let kept: Vec<_> = (0..10).map(Arc::new).collect();
+        for (n, object) in kept.iter().enumerate() {
+            all.enter(object).unwrap();
+            for _ in 0..1000 * n {
+                all.enter(&Arc::new(100)).unwrap();
+            }
+        }
+        assert!(all.0.len() <= 2 * kept.len() + 8, "{}", all.0.len());
+        assert_eq!(all.iter().collect::<Vec<_>>(), kept);
     }
 }

@@ -291,6 +291,46 @@ fn a_disconnect_ends_a_connect_call_while_libraries_shake_hands() {
     assert_eq!(vi.query().unwrap().state, State::Idle);
 }
 
+/// VI-DISC-9, VI-NIC-8, VI-CONN-13: an acceptance whose client has confirmed it and does nothing more
+/// is ended by a disconnect and by closing the NIC, and the request is consumed.
+#[test]
+fn an_acceptance_is_ended_while_libraries_shake_hands() {
+    for (closes, told) in [
+        (false, Error::InvalidState),
+        (true, Error::InvalidParameter),
+    ] {
+        let pair = Pair::new();
+        let hostile = Hostile::new(&pair);
+        let vi = pair.a.vi(Level::ReliableDelivery);
+        let here = pair.a.address(b"evil");
+        thread::scope(|scope| {
+            let accepts = scope.spawn(|| {
+                let request = pair.a.nic.connect_wait(&here, soon()).unwrap();
+                let begun = Instant::now();
+                let accepted = request.accept(&vi);
+                (request, accepted, begun.elapsed())
+            });
+            let session = hostile.ask(NAME, &introduction(Level::ReliableDelivery));
+            session.wait(EventMask::PAIRED, soon()).unwrap();
+            thread::sleep(Duration::from_millis(300));
+            assert!(!accepts.is_finished());
+            match closes {
+                true => pair.a.nic.close().unwrap(),
+                false => vi.disconnect().unwrap(),
+            }
+            let (request, accepted, time) = accepts.join().unwrap();
+            assert_eq!(accepted, Err(told));
+            // A client has 5 seconds.
+            assert!(time < Duration::from_secs(2), "{time:?}");
+            assert!(request.is_answered());
+            assert_eq!(request.accept(&vi), Err(Error::InvalidParameter));
+        });
+        if !closes {
+            assert_eq!(vi.query().unwrap().state, State::Idle);
+        }
+    }
+}
+
 /// VI-STS-3: a message that says that it is longer than the VI's largest transfer completes its
 /// receive, and ends a reliable connection.
 #[test]

@@ -2,16 +2,20 @@
 
 //! Who may send on a trunk: one lane after the other, as soon as some have to wait.
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 
 /// Messages that a lane sends before others that wait have their turn.
 const QUANTUM: u32 = 16;
 
 /// Lanes that wait for room, or for their turn, in order. The first one may send; if none waits,
-/// each may.
+/// each may. Only those that leave before their turn are looked for among the others.
+///
+/// # Invariants
+/// `members` has the lanes that are in `waiting`, once each.
 #[derive(Debug, Default)]
 pub(super) struct Turns {
     waiting: VecDeque<u32>,
+    members: HashSet<u32>,
     /// Messages that the first one has sent in its turn.
     used: u32,
 }
@@ -24,7 +28,7 @@ impl Turns {
 
     /// A lane could not send.
     pub(super) fn wait(&mut self, lane: u32) {
-        if !self.waiting.contains(&lane) {
+        if self.members.insert(lane) {
             self.waiting.push_back(lane);
         }
     }
@@ -43,10 +47,15 @@ impl Turns {
 
     /// A lane has nothing more to send, or has ended.
     pub(super) fn leave(&mut self, lane: u32) {
-        if self.waiting.front() == Some(&lane) {
-            self.used = 0;
+        if !self.members.remove(&lane) {
+            return;
         }
-        self.waiting.retain(|other| *other != lane);
+        if self.waiting.front() == Some(&lane) {
+            self.waiting.pop_front();
+            self.used = 0;
+        } else {
+            self.waiting.retain(|other| *other != lane);
+        }
     }
 
     /// Whose turn it is.
@@ -105,6 +114,8 @@ mod tests {
                     _ => turns.wait(lane),
                 }
                 prop_assert!(turns.waiting.len() <= 6 && turns.used < QUANTUM);
+                prop_assert_eq!(turns.waiting.len(), turns.members.len());
+                prop_assert!(turns.waiting.iter().all(|lane| turns.members.contains(lane)));
             }
             let waiting: Vec<u32> = turns.waiting.iter().copied().collect();
             let mut seen = Vec::new();
