@@ -202,6 +202,10 @@ if [ "${LONG:-}" = 1 ]; then
 	run_long "threads of VIPL and MCAPI under a race detector" scripts/threads.sh
 fi
 run_guests all "$@"
+# Chosen tests are not those of all promises.
+[ $# -gt 0 ] ||
+	run_long "tests of all promises" \
+		scripts/conformance.py --ran "$results"/pytest-all*.xml "$results"/cargo-*.log
 if [ "${LONG:-}" = 1 ]; then
 	run_everywhere "$@"
 	run_stopped "$@"
