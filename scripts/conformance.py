@@ -31,7 +31,11 @@ pytest, a `#[test]` function of Rust, or a `KUNIT_CASE`. A test in Python and
 the rows of its rules name each other: the docstring of a test that a row names
 has the row's id, and a row names each test whose docstring has its id.
 
-The tests that Documentation/trust.md names in that way have to be tests as well.
+The tests that Documentation/trust.md names in that way have to be tests as well. Its promises are
+a ledger of their own: each has a number once, and its last column names a test in that way, or a
+program of the checkout behind `script:`. A file or directory alone says nothing of what in it shows
+the promise, and is an error; so is the name of a test without its file. What nothing shows may
+stand behind `missing:`.
 
 The line `Rows: hosts 1, unit 2, part 0, refused 0, n/a 0.` of a ledger counts
 them, and ends with `open 3` while there are open ones. `--write` brings it up to
@@ -40,6 +44,9 @@ date, and marks the rules of new `hosts` rows. `--closed` complains of open rows
 with hosts that stand still (tests/stopped.py), and fails for rows without a test that has
 missed something then. Where tests can do no more than ask the other hosts, the row says why
 behind `asked:`; a row that says so and whose test has missed something fails as well.
+`--ran` reads the reports of a run, JUnit's and what nextest or Cargo printed: each test that a
+promise names is in them, none failed, and of each promise that names tests at least one passed.
+Those that the run skipped are printed.
 """
 
 import argparse
@@ -64,6 +71,21 @@ PROOF = re.compile(r"`([^`\s]+)::(\w+)`")
 MISSING = re.compile(r"missing: *\S")
 ASKED = re.compile(r"asked: *\S")
 INSTEAD = re.compile(r"instead: *(\S+?)\b(?![-0-9A-Z])")
+
+# The promises of `TRUST`: their section, what its rows quote, and the programs among that.
+PROMISES = re.compile(r"^## Promises\n(.*?)(?=^## |\Z)", re.MULTILINE | re.DOTALL)
+QUOTED = re.compile(r"`([^`]+)`")
+SCRIPT = re.compile(r"script: *`([^`\s]+)`")
+SOURCES = (".c", ".py", ".rs", ".sh")
+
+# What a run's logs say of a test in Rust: as nextest prints it, and as Cargo does, which names the
+# file of the tests that follow.
+NEXTEST = re.compile(r"^ *([A-Z]+) +\[ *[\d.]+s\] +(?:\([ \d/]+\) +)?(\S+) (\S+)$")
+CARGO_FILE = re.compile(r"^ +Running (?:unittests )?(\S+\.rs) ")
+CARGO = re.compile(r"^test (\S+) \.\.\. (ok|FAILED|ignored)")
+
+# How a test ended, the worse first.
+ENDS = ("failed", "passed", "skipped")
 
 # Behind the id of a rule between two hosts, and the states that its row may have.
 BETWEEN_HOSTS = " ‡"
@@ -286,12 +308,147 @@ class Ledger:
                 yield rule, next((how for how in NOTICED if how in known), None), says
 
 
+class Promises:
+    """The rows of what `TRUST` promises."""
+
+    def __init__(self, checkout):
+        self.checkout = checkout
+        section = PROMISES.search(checkout.text(TRUST))
+        table = [line for line in (section[1] if section else "").splitlines() if line[:1] == "|"]
+        # Below the head of the table.
+        self.rows = [self._cells(line) for line in table[2:]]
+
+    @staticmethod
+    def _cells(line):
+        number, _, rest = line.strip().strip("|").partition("|")
+        promise, _, proofs = rest.rpartition("|")
+        return number.strip(), promise.strip(), proofs.strip()
+
+    def errors(self):
+        """What is wrong with them, but for names of tests that are none: see `unknown_proofs`."""
+        if not self.rows:
+            yield f"{TRUST}: there are no promises"
+        yield from self._number_errors()
+        for number, promise, proofs in self.rows:
+            for error in self._row_errors(promise, proofs):
+                yield f"{TRUST}: promise {number}: {error}"
+
+    def _number_errors(self):
+        seen = Counter(number for number, _, _ in self.rows)
+        for number in filter(lambda number: not number.isdecimal(), seen):
+            yield f"{TRUST}: {number!r} is not the number of a promise"
+        numbers = [int(number) for number in seen if number.isdecimal()]
+        for number in range(1, max(numbers, default=0) + 1):
+            if seen[str(number)] != 1:
+                yield f"{TRUST}: promise {number}: {seen[str(number)]} rows instead of one"
+
+    def _row_errors(self, promise, proofs):
+        scripts = SCRIPT.findall(proofs)
+        if not promise:
+            yield "nothing is promised"
+        if not scripts and not PROOF.search(proofs):
+            yield "no test is named"
+        for path in scripts:
+            if not (self.checkout.root / path).is_file():
+                yield f"there is no {path}"
+        for quoted in QUOTED.findall(proofs):
+            if PROOF.fullmatch(f"`{quoted}`") or quoted in scripts:
+                continue
+            if "::" in quoted:
+                yield f"{quoted} names no test by its file and name"
+            elif "/" in quoted or Path(quoted).suffix in SOURCES:
+                yield f"{quoted} is named without a test in it"
+
+    def not_run(self, ends):
+        """The rows whose tests were not run, by how tests ended."""
+        for number, _, proofs in self.rows:
+            named = PROOF.findall(proofs)
+            how = {f"{path}::{name}": end_of(ends, path, name) for path, name in named}
+            for test, end in how.items():
+                if end not in ("passed", "skipped"):
+                    yield f"promise {number}: {test}: {end or 'not in the reports'}"
+            if named and "passed" not in how.values():
+                yield f"promise {number}: none of its tests has passed"
+
+    def skipped(self, ends):
+        """The tests that they name and that a run has skipped."""
+        named = {proof for _, _, proofs in self.rows for proof in PROOF.findall(proofs)}
+        return sorted(f"{p}::{name}" for p, name in named if end_of(ends, p, name) == "skipped")
+
+
+def end_of(ends, path, name):
+    """How a test ended, or None."""
+    return ends.get((path, name) if path.endswith(".py") else (rust_program(path), name))
+
+
+def rust_program(path):
+    """What tells tests of a file from those of the same name in others: the file, where it is a
+    program of its own; its crate's tests otherwise."""
+    return Path(path).stem if Path(path).parent.name == "tests" else ""
+
+
+def read_ends(reports):
+    """How each test ended, by the reports of a run: the worst of its cases."""
+    found = {}
+    for report in reports:
+        read = read_cases if report.suffix == ".xml" else read_log
+        for test, end in read(report):
+            found[test] = min(end, found.get(test, end), key=ENDS.index)
+    return found
+
+
+def read_cases(report):
+    """The cases of pytest in a report of JUnit."""
+    for case in ElementTree.parse(report).iter("testcase"):
+        wrong = case.find("failure") is not None or case.find("error") is not None
+        skipped = case.find("skipped") is not None
+        end = "failed" if wrong else "skipped" if skipped else "passed"
+        yield (case_path(case), case.get("name").partition("[")[0]), end
+
+
+def case_path(case):
+    """The file of a case of pytest."""
+    return f"tests/{case.get('classname').replace('.', '/')}.py"
+
+
+def read_log(report):
+    """The tests in what nextest or Cargo printed."""
+    program = ""
+    for line in report.read_text(errors="replace").splitlines():
+        if match := NEXTEST.match(line):
+            # Unit tests of a program are those of its crate.
+            binary = match[2].partition("::")[2]
+            end = "passed" if match[1] in ("PASS", "LEAK") else "failed"
+            yield ("" if binary.startswith("bin/") else binary, test_name(match[3])), end
+        elif match := CARGO_FILE.match(line):
+            program = rust_program(match[1])
+        elif match := CARGO.match(line):
+            end = {"ok": "passed", "FAILED": "failed", "ignored": "skipped"}[match[2]]
+            yield (program, test_name(match[1])), end
+
+
+def test_name(path):
+    """The last word of a test's path in its crate."""
+    return path.rpartition("::")[2]
+
+
+def check_ran(promises, reports):
+    """Print which promises' tests a run has not shown. Whether it has shown all."""
+    ends = read_ends(reports)
+    wrong = list(promises.not_run(ends))
+    for line in wrong:
+        print(line)
+    if skipped := promises.skipped(ends):
+        print(f"skipped in this run: {' '.join(skipped)}")
+    return not wrong
+
+
 def read_noticed(reports):
     """How tests have noticed that hosts stand still, by the reports of runs: one of `NOTICED`."""
     found = {}
     for report in reports:
         for case in ElementTree.parse(report).iter("testcase"):
-            test = f"tests/{case.get('classname').replace('.', '/')}.py::{case.get('name')}"
+            test = f"{case_path(case)}::{case.get('name')}"
             for each in case.iter("property"):
                 if each.get("name") == "noticed":
                     found[test.partition("[")[0]] = each.get("value").partition(",")[0]
@@ -354,6 +511,10 @@ def main():
         "--noticed", nargs="+", type=Path, metavar="XML",
         help="check that tests of all `hosts` rows have noticed that hosts stand still",
     )  # fmt: skip
+    parser.add_argument(
+        "--ran", nargs="+", type=Path, metavar="REPORT",
+        help=f"check that a run has had the tests of all promises of {TRUST}",
+    )  # fmt: skip
     options = parser.parse_args()
     checkout = Checkout(options.checkout)
     files = sorted((checkout.root / LEDGERS).glob("*.ids"))
@@ -363,13 +524,16 @@ def main():
         return
     if options.noticed:
         sys.exit(0 if check_noticed(ledgers, options.noticed) else 1)
+    promises = Promises(checkout)
+    if options.ran:
+        sys.exit(0 if check_ran(promises, options.ran) else 1)
     if options.write:
         for ledger in ledgers:
             ledger.write()
         ledgers = [Ledger(checkout, ids_file) for ids_file in files]
     errors = [f"{ledger.name}: {error}" for ledger in ledgers for error in ledger.errors()]
     errors += unknown_claims(checkout, ledgers)
-    errors += unknown_proofs(checkout)
+    errors += [*unknown_proofs(checkout), *promises.errors()]
     if options.closed:
         errors += [f"{each.name}: {rule}: open" for each in ledgers for rule in each.open_rules()]
     for error in errors:

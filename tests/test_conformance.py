@@ -79,13 +79,27 @@ PROVEN = {
     "AB-X-6": "n/a | there are no switches of that kind",
     "AB-X-7": "open | missing: all of it",
 }
+TRUST = "Documentation/trust.md"
+PROMISED = {
+    1: f"It holds. | on hosts, `{RIG}::test_both`; with `DEBUG=1`, `{RUST}::plain`; missing: more",
+    2: f"So does this. | `{RUST}::plain`",
+    3: "It is looked at. | script: `scripts/look.sh`; words in `make lint`",
+}
 COUNTS = "Rows: hosts 2, unit 1, part 1, refused 1, n/a 1, open 1."
+
+
+def trust(promised):
+    """A document with promises, and another table behind them."""
+    rows = "".join(f"| {number} | {row} |\n" for number, row in promised.items())
+    head = "| | promise | tested by |\n|---|---|---|\n"
+    return f"# Trust\n\n## Promises\n\n{head}{rows}\n## Runs\n\n| 1 | `{RIG}` | long |\n"
 
 
 @pytest.fixture
 def checkout(tmp_path):
     """A small checkout; `check` puts rows into its ledger and returns the complaints."""
-    for path, text in ((RIG, IN_RIG), (RUST, IN_RUST), ("rust/it.c", IN_C)):
+    files = {RIG: IN_RIG, RUST: IN_RUST, "rust/it.c": IN_C, "scripts/look.sh": ""}
+    for path, text in files.items():
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / path).write_text(text)
     (tmp_path / LEDGERS).mkdir(parents=True)
@@ -93,6 +107,7 @@ def checkout(tmp_path):
     lines = (f"{rule}{mark}\n" for rule, mark in marks.items())
     (tmp_path / LEDGERS / "it.ids").write_text("".join(lines))
     ledger = tmp_path / LEDGERS / "it.md"
+    (tmp_path / TRUST).write_text(trust(PROMISED))
 
     def run(*arguments):
         command = [CHECK, "--checkout", tmp_path, *arguments]
@@ -208,9 +223,104 @@ def test_a_rule_that_is_not_there_is_not_claimed(checkout):
     assert checkout.check(PROVEN) == [f"{RIG}::test_more: there is no rule AB-X-9"]
 
 
-def test_trust_names_tests(checkout):
-    (checkout.root / "Documentation/trust.md").write_text(f"`{RUST}::plain`, `{RUST}::helper`")
-    assert checkout.check(PROVEN) == [f"Documentation/trust.md: {RUST}::helper is no test"]
+def test_trust_names_tests_also_beside_its_promises(checkout):
+    more = f"`{RUST}::plain`, `{RUST}::helper`"
+    (checkout.root / TRUST).write_text(f"{more}\n{trust(PROMISED)}")
+    assert checkout.check(PROVEN) == [f"{TRUST}: {RUST}::helper is no test"]
+
+
+@pytest.mark.parametrize(
+    ("row", "complaint"),
+    (
+        ("It holds. | nothing yet", "promise 2: no test is named"),
+        ("It holds. | missing: all of it", "promise 2: no test is named"),
+        (f"It holds. | `{RIG}`", f"promise 2: {RIG} is named without a test in it"),
+        ("It holds. | `rust/proto`", "promise 2: rust/proto is named without a test in it"),
+        (f"It holds. | `{RUST}::plain`, `it.rs`", "promise 2: it.rs is named without a test in it"),
+        (f"It holds. | `{RUST}::plain`, `::annotated`", "promise 2: ::annotated names no test by"),
+        (f"It holds. | `{RIG}::test_both[one]`", "promise 2: " f"{RIG}::test_both[one] names no test"),
+        (f"It holds. | `{RIG}::test_gone`", f"{RIG}::test_gone is no test"),
+        (f"It holds. | `{RIG}::helper`", f"{RIG}::helper is no test"),
+        ("It holds. | `scripts/look.sh`", "promise 2: scripts/look.sh is named without a test in it"),
+        ("It holds. | script: `scripts/gone.sh`", "promise 2: there is no scripts/gone.sh"),
+        (f"| `{RUST}::plain`", "promise 2: nothing is promised"),
+    ),
+)
+def test_a_promise_names_what_shows_it(checkout, row, complaint):
+    """A test by its file and name, or a program; a file says nothing of what in it does."""
+    (checkout.root / TRUST).write_text(trust(PROMISED | {2: row}))
+    complaints = checkout.check(PROVEN)
+    assert any(line.startswith(f"{TRUST}: {complaint}") for line in complaints), complaints
+
+
+def test_each_promise_has_a_number_once(checkout):
+    def told(text):
+        (checkout.root / TRUST).write_text(text)
+        return [line.removeprefix(f"{TRUST}: ") for line in checkout.check(PROVEN)]
+
+    rows = {number: PROMISED[2] for number in (1, 2, 4)}
+    assert told(trust(rows)) == ["promise 3: 0 rows instead of one"]
+    twice = trust(PROMISED | {3: f"{PROMISED[3]} |\n| 2 | {PROMISED[2]}"})
+    assert told(twice) == ["promise 2: 2 rows instead of one"]
+    assert told(trust(PROMISED | {"": PROMISED[2]})) == ["'' is not the number of a promise"]
+    assert told(trust(PROMISED).replace("## Promises", "## Hopes")) == ["there are no promises"]
+
+
+NEXTEST = """
+        PASS [   0.005s] (1/3) it sound::tests::plain
+        SLOW [> 60.000s] (2/3) it::it plain
+     Summary [   0.009s] 3 tests run: 3 passed, 0 skipped
+"""
+CARGO = """
+     Running unittests it.rs (target/debug/deps/it-0f)
+test sound::tests::plain ... {how}
+     Running tests/it.rs (target/debug/deps/it-1f)
+test annotated ... ok
+"""
+
+
+def ran(checkout, log, **cases):
+    """What is said of a run with those cases of pytest, and this log of Rust's tests."""
+    inside = {"passed": "", "failed": "<failure/>", "error": "<error/>", "skipped": "<skipped/>"}
+    written = "".join(
+        f'<testcase classname="rig.test_it" name="{name}[{number}]">{inside[how]}</testcase>'
+        for name, hows in cases.items()
+        for number, how in enumerate(hows.split())
+    )
+    report, text = checkout.root / "report.xml", checkout.root / "cargo.log"
+    report.write_text(f"<testsuites><testsuite>{written}</testsuite></testsuites>")
+    text.write_text(log)
+    result = checkout.run("--ran", report, text)
+    return result.returncode, result.stdout
+
+
+def test_the_tests_of_promises_have_run(checkout):
+    """Of each promise at least one, and none has failed; what was skipped is told."""
+    both = f"{RIG}::test_both"
+    cargo = CARGO.format(how="ok")
+    assert ran(checkout, NEXTEST, test_both="passed passed") == (0, "")
+    assert ran(checkout, cargo, test_both="passed skipped") == (0, "")
+    skipped = f"skipped in this run: {both}\n"
+    assert ran(checkout, cargo, test_both="skipped") == (0, skipped)
+    for how in ("passed failed", "error passed", "failed skipped"):
+        assert ran(checkout, cargo, test_both=how) == (1, f"promise 1: {both}: failed\n")
+    assert ran(checkout, cargo, test_one="passed") == (
+        1, f"promise 1: {both}: not in the reports\n",
+    )  # fmt: skip
+
+
+def test_a_promise_of_which_nothing_has_passed_is_told(checkout):
+    plain = f"{RUST}::plain"
+    for how, end in (("FAILED", "failed"), ("ignored", "skipped")):
+        status, told = ran(checkout, CARGO.format(how=how), test_both="passed")
+        assert status == 1 and "promise 2: none of its tests has passed\n" in told
+        assert (f"promise 2: {plain}: failed" in told) == (end == "failed")
+    for log in (NEXTEST.replace("PASS", "FAIL"), NEXTEST.replace("PASS", "SIGABRT")):
+        status, told = ran(checkout, log, test_both="passed")
+        assert status == 1 and f"promise 2: {plain}: failed\n" in told
+    # Of that name is another one, in another program.
+    other = NEXTEST.replace("it sound::tests::plain", "it::other plain")
+    assert f"promise 2: {plain}: not in the reports\n" in ran(checkout, other, test_both="passed")[1]
 
 
 def test_rows_are_counted(checkout):

@@ -248,7 +248,7 @@ static void drain(struct call *call)
 
 /*
  * Stores numbers into a map, has each checked, and then stores it where the observer looks
- * first: from there on, it has to be in the map.
+ * first: from there on, it has to be in the map. So many at least, and until a word is not zero.
  */
 static void announce(struct call *call)
 {
@@ -256,11 +256,11 @@ static void announce(struct call *call)
 	volatile uint64_t *data = address(call), *flag = address(call);
 	unsigned int how = number(call);
 	uint64_t count = number(call), n = 0;
+	volatile uint64_t *enough = address(call);
 	sci_error_t error = SCI_ERR_OK;
+	int works = SCIStartSequence(sequence, 0, &error) == SCI_SEQ_OK;
 
-	if (SCIStartSequence(sequence, 0, &error) != SCI_SEQ_OK)
-		count = 0;
-	while (n < count) {
+	while (works && (n < count || !*enough)) {
 		*data = ++n;
 		if (how)
 			SCIStoreBarrier(sequence, 0);
@@ -272,14 +272,17 @@ static void announce(struct call *call)
 	answer_number(call, "error", error);
 }
 
-/* Looks at what is announced until all has been; how often the numbers were older. */
+/*
+ * Looks at what is announced until so much has been, and has been seen to change so often; how often
+ * the numbers were older.
+ */
 static void observe(struct call *call)
 {
 	volatile uint64_t *data = address(call), *flag = address(call);
-	uint64_t count = number(call), seen = 0, changes = 0, stale = 0;
+	uint64_t count = number(call), enough = number(call), seen = 0, changes = 0, stale = 0;
 	uint64_t until = now() + 1000 * number(call);
 
-	while (seen < count && now() < until) {
+	while ((seen < count || changes < enough) && now() < until) {
 		uint64_t announced = __atomic_load_n(flag, __ATOMIC_ACQUIRE);
 
 		stale += *data < announced;
@@ -403,8 +406,8 @@ static const struct command commands[] = {
 	{ "repeat", repeat },		/* COUNT FUNCTION ARGUMENT... */
 	{ "cycle", cycle },		/* DESC NODE ID COUNT */
 	{ "drain", drain },		/* SEGMENT COUNT */
-	{ "announce", announce },	/* SEQUENCE DATA FLAG BARRIER COUNT */
-	{ "observe", observe },		/* DATA FLAG COUNT MILLISECONDS */
+	{ "announce", announce },	/* SEQUENCE DATA FLAG BARRIER COUNT ENOUGH */
+	{ "observe", observe },		/* DATA FLAG COUNT CHANGES MILLISECONDS */
 	{ "transfer", transfer },	/* SEQUENCE ADDRESS LENGTH ROUNDS MILLISECONDS */
 	{ "churn", churn },		/* QUEUE SEGMENT REMOTE LENGTH */
 	{ "post", post },		/* REMOTE LOCAL DATA ROUNDS */

@@ -99,18 +99,20 @@ class Process(shell.Program):
         )
         return struct.pack(form, *values.values()).hex(), decode
 
-    def call(self, name, kind, /, **fields):
+    def begin(self, name, kind, /, **fields):
+        """As `call`, whose answer is not waited for: it is made when those before have ended."""
         data, decode = self._structure(kind, fields)
-        return self._run(decode, "ioctl", getattr(MP, "IOC_" + name), data)
+        return self.command("", decode, "ioctl", getattr(MP, "IOC_" + name), data)
+
+    def call(self, name, kind, /, **fields):
+        return self.finish(self.begin(name, kind, **fields))
 
     def each(self, name, kind, /, fields):
         """As `call`, once with each of these fields, in order. The next ones are sent before an
         answer is there."""
-        number = getattr(MP, "IOC_" + name)
         begun, done = deque(), []
         for some in fields:
-            data, decode = self._structure(kind, some)
-            begun.append(self.command("", decode, "ioctl", number, data))
+            begun.append(self.begin(name, kind, **some))
             if len(begun) == AHEAD:
                 done.append(begun.popleft().result())
         return done + [call.result() for call in begun]

@@ -198,11 +198,13 @@ class Functions(shell.Caller):
     def drain(self, segment, count):
         return self._order(_fields, "drain", segment, count)
 
-    def announce(self, sequence, data, flag, count, barrier=False):
-        return self._order(_fields, "announce", sequence, data, flag, int(barrier), count)
+    def announce(self, sequence, data, flag, count, enough, barrier=False):
+        """Announce so many numbers, and more until the word at `enough` is not zero."""
+        return self._order(_fields, "announce", sequence, data, flag, int(barrier), count, enough)
 
-    def observe(self, data, flag, count, milliseconds=20000):
-        return self._order(_fields, "observe", data, flag, count, milliseconds)
+    def observe(self, data, flag, count, changes, milliseconds=20000):
+        """Look until so many numbers are announced, and so many changes of them were seen."""
+        return self._order(_fields, "observe", data, flag, count, changes, milliseconds)
 
     def transfer(self, sequence, address, length, rounds, milliseconds=20000):
         return self._order(_fields, "transfer", sequence, address, length, rounds, milliseconds)

@@ -11,7 +11,7 @@ from ntbrig import stack
 from ntbrig.settings import MIB, PATIENCE
 from frames import no_link_ends
 from pximc import MODULES
-from sharing import EACH, MP, PAST, copy_list, fill, pair
+from sharing import EACH, FOREVER, MP, PAST, copy_list, fill, pair
 from shortage import guard
 from test_isolation import DEVICE, NOBODY, interfaces
 
@@ -109,12 +109,20 @@ def test_long_copies_leave_turns_to_other_queues_of_their_user(fabric):
         many = range(LONG_ONES)
         long_ones = [queues(process, here, 1) for _ in many]
         short = queues(process, here, 1)
-        for queue in long_ones:
-            start(process, queue, 1, to, *[(0, 0, LENGTH)] * COPIES)
-        start(process, short, 1, to, (0, 0, LENGTH))
-        assert process.wait(short, MP.EVENT_DONE) == MP.EVENT_DONE
-        states = [process.call("QUEUE", "mp_queue", handle=queue).state for queue in long_ones]
-        assert states == [MP.QUEUE_POSTED for _ in many]
+        lists = dict.fromkeys(long_ones, COPIES) | {short: 1}
+        fields = dict(zip(("segment", "connection"), to)) | copy_list(process, *[(0, 0, LENGTH)] * COPIES)
+        # The process makes all calls without a pause, however busy the test itself is kept.
+        begun = [
+            process.begin("QUEUE_START", "mp_queue_start", **fields | {"handle": queue, "count": count})
+            for queue, count in lists.items()
+        ]
+        wanted = {"target": short, "mask": MP.EVENT_DONE, "deadline": FOREVER}
+        done = process.begin("WAIT", "mp_wait", **wanted)
+        looks = [process.begin("QUEUE", "mp_queue", handle=queue) for queue in long_ones]
+        for call in begun:
+            call.result()
+        assert done.result().events == MP.EVENT_DONE
+        assert [look.result().state for look in looks] == [MP.QUEUE_POSTED for _ in many]
 
 
 def test_a_port_that_nobody_reads_needs_no_large_memory(fabric):

@@ -46,6 +46,8 @@ STORES = 20
 # The peer that lies in all ways: for how long, and what its lies follow from.
 LONG = os.environ.get("LONG") == "1"
 LIES_SECONDS = float(os.environ.get("LIES_SECONDS") or (7200 if LONG else 20))
+# How often it lies for so long, until streams of others have come to an end meanwhile.
+LIES_RUNS = 4
 LIES_SEED = int(os.environ.get("LIES_SEED") or (time.time_ns() if LONG else 1))
 
 
@@ -254,15 +256,19 @@ def test_a_peer_that_lies_costs_its_own_link_and_no_other(fabric):
     stack.load(*fabric.hosts, modules=("mp_func_user", "mp_func_ether"))
     stack.configure(*fabric.hosts)
     stack.wait_for_carrier(*fabric.hosts)
-    command = hostile_peer(fabric, rp, ep1, LIES_SEED, LIES_SECONDS)
     before = resets(rp, ep1)
     rp.run("dmesg -C")
     with Streams(rp, ep2) as streams:
         while min(streams.rounds) == 0 and not streams.errors:
             time.sleep(0.05)
         start = list(streams.rounds)
-        told = lie(command, streams)
-        during = [end - begin for begin, end in zip(start, streams.rounds)]
+        told, seconds = "", 0
+        for seed in range(LIES_SEED, LIES_SEED + LIES_RUNS):
+            told += lie(hostile_peer(fabric, rp, ep1, seed, LIES_SECONDS), streams)
+            seconds += LIES_SECONDS
+            during = [end - begin for begin, end in zip(start, streams.rounds)]
+            if min(during) > 0:
+                break
     assert not streams.errors, streams.errors
     assert min(during) > 0, during
     log = rp.run("dmesg").out
@@ -272,8 +278,9 @@ def test_a_peer_that_lies_costs_its_own_link_and_no_other(fabric):
     lines = len(log.splitlines())
     print(f"{told}{count} resets, {said} said so in {lines} lines, streams: {during}")
     assert count > 0 and said > 0, log
-    # No liar fills the log: so many lines at once, and these each second.
-    assert lines < 200 + 50 * LIES_SECONDS, log
+    # No liar fills the log: each reset takes a few lines, and pauses between them grow to a second.
+    assert count <= 2 + 2 * seconds, log
+    assert lines <= 100 + 6 * count, log
     # The other host has not noticed anything, and the liar's host gets on again.
     assert resets(rp, ep2) == 0
     stack.unload(*fabric.hosts, modules=("mp_func_user", "mp_func_ether"))

@@ -9,6 +9,7 @@ import json
 
 import pximc
 import pytest
+from frames import wait_for_everyone
 from ntbrig import stack
 from ntbrig.settings import PATIENCE, programs_dir
 
@@ -20,6 +21,8 @@ ROUNDS = 100
 def fabric(boot):
     fabric = boot(hosts=2)
     stack.load(*fabric.hosts, modules=pximc.MODULES)
+    # A host without a link has no number, and is of no domain.
+    wait_for_everyone(*fabric.hosts)
     return fabric
 
 

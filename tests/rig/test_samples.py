@@ -8,7 +8,7 @@ import pytest
 from ntbrig import stack
 
 from frames import BROADCAST, SELF, TRANSPORT, peer_id, wait_for_everyone, wait_for_peers
-from samples import ECHO, ECHO_ID, SAMPLE, order, values, wait_for
+from samples import ECHO, ECHO_ID, SAMPLE, flooding, order, values, wait_for
 
 pytestmark = pytest.mark.everywhere
 
@@ -156,17 +156,15 @@ def test_a_killed_peer_costs_frames_and_nothing_else(fabric):
 def test_samples_come_and_go_while_frames_fly(fabric):
     """IDT-FN-5"""
     rp, ep1, ep2 = fabric.hosts
+    to = peer_id(ep1)
     with loaded(rp, ep2):
-        floods = [rp.spawn(order(peer_id(ep1), 40000, 3000), 120)]
-        floods.append(ep2.spawn(order(peer_id(ep1), 40000, 3000), 120))
-        for _ in range(3):
-            with loaded(ep1):
-                seen = wait_for(ep1, C, received=50)
-                assert (seen["corrupt"], seen["repeated"]) == (0, 0)
-            with loaded(ep1, modules=ECHO):
-                pass
-        for flood in floods:
-            flood.wait().check()
+        with flooding(rp, to, 1000, 3000), flooding(ep2, to, 1000, 3000):
+            for _ in range(3):
+                with loaded(ep1):
+                    seen = wait_for(ep1, C, received=50)
+                    assert (seen["corrupt"], seen["repeated"]) == (0, 0)
+                with loaded(ep1, modules=ECHO):
+                    pass
         assert_nothing_is_lost(rp, ep2)
 
 

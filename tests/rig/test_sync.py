@@ -14,7 +14,7 @@ from ntbrig import stack
 from ntbrig.settings import programs_dir
 
 from frames import LOWER, link_counter, peer_id, wait_for_everyone
-from samples import SAMPLE, order, values, wait_for
+from samples import SAMPLE, flooding, order, values, wait_for
 
 pytestmark = pytest.mark.everywhere
 
@@ -114,12 +114,11 @@ def exchange_more(pair):
 def test_modules_may_go_while_the_engine_copies(pair, faults):
     sender, receiver = pair
     with linked(pair, faults):
-        flood = sender.spawn(order(peer_id(receiver), 3000, LARGE), 120)
-        for modules in (SAMPLE, ("pximc_ntb",)):
-            wait_for(receiver, C, received=10)
-            stack.unload(receiver, modules=modules)
-            time.sleep(0.1)
-            stack.load(receiver, modules=modules)
-        wait_for_everyone(*pair)
-        flood.wait().check()
+        with flooding(sender, peer_id(receiver), 100, LARGE):
+            for modules in (SAMPLE, ("pximc_ntb",)):
+                wait_for(receiver, C, received=10)
+                stack.unload(receiver, modules=modules)
+                time.sleep(0.1)
+                stack.load(receiver, modules=modules)
+            wait_for_everyone(*pair)
         assert values(receiver, C)["corrupt"] == 0

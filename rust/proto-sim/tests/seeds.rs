@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Seeds of the simulator: many short ones with every test, as many as fit into half an hour with
-//! `LONG=1`, and those that once failed.
+//! Seeds of the simulator: many short ones with every test, and as many as fit into half an hour with
+//! `LONG=1`.
 //!
 //! A failure is shrunk and printed with the arguments of `mp-sim` that bring it about again.
 
@@ -116,28 +116,4 @@ fn many_hosts_hold_out_for_long() {
     let totals = run_all(Length::Long, 0..seeds, Some(until));
     println!("{totals:#?}");
     assert!(totals.frames > 1000);
-}
-
-/// What once went wrong.
-#[test]
-fn seeds_that_failed_before_pass() {
-    for (seed, less) in regressions() {
-        if let Err(why) = run_seed(seed, Length::Short, &less) {
-            panic!("seed {seed}{}: {why}", less.arguments());
-        }
-    }
-}
-
-/// The seeds with what they found. A change of the simulator makes others of them; what stays are the
-/// mutants that take the repairs back.
-fn regressions() -> Vec<(u64, Reduction)> {
-    let whole = Reduction::default;
-    vec![
-        // A record published by another processor than the one that had written it.
-        (0, whole()),
-        // An index of the last epoch, published by a late sender.
-        (97, whole()),
-        // Memory that stayed in quarantine when the partner's service was loaded again.
-        (73, whole()),
-    ]
 }

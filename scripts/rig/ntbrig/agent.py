@@ -201,16 +201,28 @@ class Agent:
 
     def _dispatch(self, line):
         event = json.loads(line)
+        if event["event"] == "ready":
+            self._note_ready()
+            return
         with self._changed:
-            if event["event"] == "ready":
-                self._ready = True
-                self._changed.notify_all()
-                return
             process = self._processes.get(event.get("id"))
             if event["event"] in ("exit", "failed"):
                 self._processes.pop(event.get("id"), None)
         if process:
             process.handle(event)
+
+    def _note_ready(self):
+        """The agent has begun. If it was there before, it has died: what it had started is told to
+        nobody any more. What it had not read may be for the new one."""
+        with self._changed:
+            had_begun, self._ready = self._ready, True
+            started = {number: each for number, each in self._processes.items() if each.pid}
+            for number in started if had_begun else ():
+                del self._processes[number]
+            self._changed.notify_all()
+        if had_begun:
+            for process in started.values():
+                process.lose("the guest's agent died, and has begun again")
 
     def wait_ready(self, timeout):
         """Whether the agent came up in time; False too if the guest ended."""

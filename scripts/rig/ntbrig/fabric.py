@@ -108,6 +108,8 @@ class Fabric:
         """End everything; harmless when there is nothing."""
         run, self._run = self._run, None
         if run:
+            for guest in self.hosts:
+                guest.expect_end()
             run.close()
 
     def _prepare(self):
