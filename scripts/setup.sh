@@ -22,7 +22,7 @@ packages=(
 	qemu-system-x86 iperf3 ethtool tcpdump iproute2 net-tools iputils-ping
 	util-linux procps
 	# tests and checks
-	python3 python3-pytest python3-pytest-timeout
+	python3 python3-pytest python3-pytest-timeout python3-pytest-rerunfailures
 	python3-pytest-xdist
 	shellcheck man-db binutils pkgconf python3-pip valgrind
 	# libraries for 32-bit processes

@@ -9,9 +9,10 @@
 # With STOPPED=1 it runs nothing but what rows of the ledgers have other hosts show, with
 # hosts that stand still.
 #
-# A test whose guest the machine has lost is repeated, once, and counted: tests/repeat.py says when.
-# How it failed is in build/results/*.repeated, with the consoles. Nothing else is forgiven, and
-# more than a few lost guests are not by chance: they fail the run.
+# Guests on emulated processors are not to be hurried: a test with guests that
+# fails is repeated once, counted, and named among those that were; how it failed is
+# in build/results/*.repeated. What a kernel complained of, lost memory and tests that
+# hang are not forgiven.
 #
 # How long each phase took is in build/results/seconds, each file of pytest in *.files there.
 
@@ -26,8 +27,6 @@ phase=
 
 # More than these would run short of memory before they run short of processors.
 most_workers=8
-# Guests that may be lost in a run.
-most_repeated=3
 # What pytest ends with when no test is left to run.
 nothing_chosen=5
 
@@ -118,9 +117,10 @@ run_pytest() {
 	shift
 	[ "${DEBUG:-}${RACES:-}" != 1 ] || limit=2400
 	phase "tests with guests: $name"
-	rm -rf "$report" "${report%.xml}.repeated"
+	rm -f "$report" "${report%.xml}.repeated"
 	/usr/bin/python3 -m pytest -c "$checkout/tests/pytest.ini" --junitxml "$report" \
-		--timeout "$limit" "$checkout/tests" "$@" || status=$?
+		--timeout "$limit" --reruns 1 --only-rerun '^(?!Failed: )' \
+		"$checkout/tests" "$@" || status=$?
 	counts=$(/usr/bin/python3 - "$report" <<-'EOF' || true
 		import sys, xml.etree.ElementTree as tree
 		suites = tree.parse(sys.argv[1]).getroot().iter("testsuite")
@@ -131,8 +131,8 @@ run_pytest() {
 	)
 	# shellcheck disable=SC2086 # three numbers
 	count ${counts:-0 1 0}
-	again=$(find "${report%.xml}.repeated" -name text 2>/dev/null | wc -l)
-	repeated=$((repeated + again))
+	again=$(grep -cs '^repeated: ' "${report%.xml}.repeated" || true)
+	repeated=$((repeated + ${again:-0}))
 	# One of the two companies may have none of the chosen tests.
 	[ "$status" -ne "$nothing_chosen" ] || return 0
 	[ "$status" -eq 0 ] || [ "$failed" -gt 0 ] || count 0 1 0
@@ -176,7 +176,6 @@ run_races() {
 # Say how many there were, and end.
 finish() {
 	phase ""
-	[ "$repeated" -le "$most_repeated" ] || count 0 1 0
 	echo
 	printf '%s passed, %s failed' "$passed" "$failed"
 	[ "$skipped" -eq 0 ] || printf ', %s skipped' "$skipped"

@@ -4,26 +4,23 @@
 `boot` boots sets of guests that live until the end of the test module. After
 each test, the consoles of all guests are searched for kernel complaints; after
 each module, kernels that can are asked for lost memory. What a kernel says
-stands: a test whose guest the machine has lost is repeated (repeat.py), unless
-a kernel has complained.
+stands: a test that fails otherwise may be repeated (scripts/test.sh), a
+complaint is never taken back.
 """
 
 import itertools
 import os
-import shutil
 import sys
 from collections import Counter
 from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-import repeat
 
 CHECKOUT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(CHECKOUT / "scripts/rig"))
 
 from ntbrig import Fabric, stack  # noqa: E402
-from ntbrig.guest import BootFailed  # noqa: E402
 
 _LOGS = CHECKOUT / "build/logs"
 
@@ -46,7 +43,6 @@ def pytest_addoption(parser):
 
 
 def pytest_configure(config):
-    config.pluginmanager.register(repeat)
     if os.environ.get("RIG_STOPPED") == "1":
         import stopped
 
@@ -88,13 +84,21 @@ def _files(stats):
 
 
 def pytest_terminal_summary(terminalreporter, config):
-    """Show which files took longest, which is kept beside the report."""
+    """Show which files took longest, and why a test was repeated, also when it passed then. Both are
+    kept beside the report."""
     files = _files(terminalreporter.stats)
     terminalreporter.section("slowest files", sep="-")
     for line in files[:10]:
         terminalreporter.write_line(line)
     if config.option.xmlpath:
         Path(config.option.xmlpath).with_suffix(".files").write_text("\n".join(files) + "\n")
+    repeated = terminalreporter.stats.get("rerun", [])
+    for report in repeated:
+        terminalreporter.section(f"repeated: {report.nodeid}", sep="-")
+        terminalreporter.write_line(report.longreprtext)
+    if config.option.xmlpath:
+        kept = (f"repeated: {report.nodeid}\n{report.longreprtext}\n" for report in repeated)
+        Path(config.option.xmlpath).with_suffix(".repeated").write_text("".join(kept))
 
 
 class Booter:
@@ -104,9 +108,6 @@ class Booter:
         self._stack = stack
         self._logs = logs
         self.fabrics = []
-        # Whose first boot came to no end, and how.
-        self._not_booted = []
-        self._failures = []
         self.complaints = []
         self.leaks = []
 
@@ -119,46 +120,19 @@ class Booter:
             settings.setdefault("topology", "star")
             if settings["topology"] != "star":
                 pytest.skip(f"{stack.personality()} is for {stack.most_hosts()} hosts")
-        logs = self._logs / str(len(self._begun))
-        fabric = Fabric(hosts=hosts, logs=logs, **settings)
-        try:
-            self._stack.enter_context(fabric)
-        except BootFailed as error:
-            self._not_booted.append(fabric)
-            self._failures.append(str(error))
-            raise
+        logs = self._logs / str(len(self.fabrics))
+        fabric = self._stack.enter_context(Fabric(hosts=hosts, logs=logs, **settings))
         self.fabrics.append(fabric)
         return fabric
-
-    @property
-    def _begun(self):
-        return [*self.fabrics, *self._not_booted]
-
-    @property
-    def _guests(self):
-        return [guest for fabric in self._begun for guest in fabric.hosts]
 
     def take_reports(self):
         """What all kernels have complained about since the last call."""
         found = []
-        for guest in self._guests:
+        for guest in (guest for fabric in self.fabrics for guest in fabric.hosts):
             found += [f"{guest.name}: {line}" for line in guest.kernel_reports()]
             guest.forget_reports()
         self.complaints += found
         return found
-
-    def losses(self):
-        """How guests were lost: QEMU ended and nobody had it end, or a set did not boot. None if a
-        kernel has complained, which may be why."""
-        if self.take_reports() or self.complaints:
-            return []
-        ended = [(guest.name, guest.lost_status()) for guest in self._guests]
-        return self._failures + [f"QEMU of {name} ended with {how}" for name, how in ended if how]
-
-    def keep_consoles(self, directory):
-        """Copy what kernels and QEMU have said, by the sets' numbers."""
-        for number in range(len(self._begun)):
-            shutil.copytree(self._logs / str(number), directory / str(number))
 
     def end(self, fabric):
         """End one of them, after a last look at what its kernels have lost or complained of."""
@@ -177,7 +151,6 @@ class Booter:
 def boot(request):
     with ExitStack() as stack:
         booter = Booter(stack, _LOGS / request.module.__name__)
-        repeat.watch(request, booter)
         yield booter
         booter.end_all()
         if booter.leaks:

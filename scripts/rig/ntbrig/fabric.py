@@ -108,8 +108,6 @@ class Fabric:
         """End everything; harmless when there is nothing."""
         run, self._run = self._run, None
         if run:
-            for guest in self.hosts:
-                guest.expect_end()
             run.close()
 
     def _prepare(self):

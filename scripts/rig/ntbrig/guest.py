@@ -26,10 +26,6 @@ echo scan > $file && echo scan > $file && cat $file
 _FORGET_LEAKS = f"{_FIND_LEAKS.strip()} > /dev/null && echo clear > $file"
 
 
-class BootFailed(RigError):
-    """A guest did not come to take commands."""
-
-
 class Guest:
     """A host of the fabric, whose port number is `port` and name is `name`."""
 
@@ -38,8 +34,6 @@ class Guest:
         self._run = run
         self._directory = run.directory
         self._pid = None
-        self._is_to_end = False
-        self._lost_status = None
         self._agent = None
         self._marked = 0
         self._held = False
@@ -65,14 +59,12 @@ class Guest:
         if self.is_running():
             raise RigError(f"{self.name} is running")
         self._close_agent()
-        self.lost_status()
         qemu.agent_socket(self._directory, self.port).unlink(missing_ok=True)
         argv = qemu.command(
             self._settings, self._directory, self.port, self.name, self.console_path
         )
         self._started_at = time.monotonic()
         self._pid = self._run.spawn(argv, self._output_path)
-        self._is_to_end = False
 
     def wait_ready(self, timeout=None):
         """Wait until the guest takes commands."""
@@ -93,7 +85,7 @@ class Guest:
         how = "ended" if self._run.has_ended(self._pid) else f"was not ready in {timeout:.0f} s"
         told = [self._output_path.read_text(errors="replace")] if self._output_path.exists() else []
         told.append("\n".join(self.console().splitlines()[-30:]))
-        return BootFailed("\n".join([f"{self.name} {how} at boot", *told]))
+        return RigError("\n".join([f"{self.name} {how} at boot", *told]))
 
     def boot(self, timeout=None):
         """Start the guest and wait until it takes commands."""
@@ -106,21 +98,8 @@ class Guest:
     def kill(self):
         """End the guest as a power failure would."""
         if self._pid is not None:
-            self.expect_end()
             self._run.signal(self._pid, signal.SIGKILL)
             self._await_end(_POWEROFF_TIMEOUT)
-
-    def expect_end(self):
-        """QEMU is about to be ended from outside, which is no loss."""
-        self.lost_status()
-        self._is_to_end = True
-
-    def lost_status(self):
-        """What QEMU ended with when nobody had it end, or None. What the guest's kernel does, ends
-        it with 0: that is not lost. A later start does not change it."""
-        if self._pid is not None and not self._is_to_end:
-            self._lost_status = self._run.status(self._pid) or self._lost_status
-        return self._lost_status
 
     def poweroff(self):
         """End the guest by its own doing."""
