@@ -11,10 +11,11 @@ HOST ?=
 DEBUG ?=
 RACES ?=
 LONG ?=
+KERNEL ?=
 KERNEL_SERIES ?=
 WORKERS ?=
 PREFIX ?= /usr/local
-export DEBUG RACES LONG KERNEL_SERIES WORKERS
+export DEBUG RACES LONG KERNEL KERNEL_SERIES WORKERS
 
 # What does not need each other is built side by side.
 ifeq ($(filter -j% --jobs%,$(MAKEFLAGS)),)
@@ -23,8 +24,9 @@ endif
 # Cargo has its own idea of how many jobs there are.
 cargo := env -u MAKEFLAGS cargo
 
-flavour := $(if $(filter 1,$(DEBUG)),debug,$(if $(filter 1,$(RACES)),races,rig))
-flavour_option := $(if $(filter-out rig,$(flavour)),--$(flavour))
+flavour := $(or $(filter stock,$(KERNEL)),$(if $(filter 1,$(DEBUG)),debug,$(if $(filter 1,$(RACES)),races,rig)))
+flavour_option := $(if $(filter-out rig stock,$(flavour)),--$(flavour))
+kernel_script := scripts/$(if $(filter stock,$(flavour)),stock,kernel).sh
 MODULES ?= $(CURDIR)/build/modules/$(flavour)$(addprefix -,$(KERNEL_SERIES))
 export MODULES
 
@@ -55,7 +57,7 @@ libraries := pximc-dispatcher/libpximc64.so sisci-ffi/libsisci.so vipl-ffi/libvi
 # Asked for only when a recipe runs: by then the kernel has been built.
 ifeq ($(KDIR),)
 kernel_step := kernel
-kdir = $(shell scripts/kernel.sh --print-dir $(flavour_option))
+kdir = $(shell $(kernel_script) --print-dir $(flavour_option))
 else
 export KDIR
 kdir = $(KDIR)
@@ -65,17 +67,21 @@ endif
 
 all: modules rig userlib
 
-## modules: build the kernel modules, against KDIR= or the rig's kernel
+## modules: build the kernel modules, against KDIR=, the rig's kernel, or Debian's with KERNEL=stock
 modules: $(kernel_step)
+ifeq ($(flavour),stock)
+	@scripts/stock.sh --modules "$(MODULES)"
+else
 	@scripts/kbuild.sh "$(kdir)" "$(MODULES)" modules
+endif
 
 ## setup: install what the project needs (Debian 12, as root)
 setup:
 	@scripts/setup.sh
 
-## kernel: obtain and build the rig's kernel, once; it stays in the cache
+## kernel: obtain and build the rig's kernel, or prepare Debian's with KERNEL=stock; it stays in the cache
 kernel: setup
-	@scripts/kernel.sh $(flavour_option)
+	@$(kernel_script) $(flavour_option)
 
 ## release: build the last release, from its tag, for tests that mix releases; kept in the cache
 release: $(kernel_step) setup
@@ -175,7 +181,7 @@ shell: setup modules rig
 	@scripts/rig/rig shell --hosts $(HOSTS) $(HOST)
 
 ## test: all tests; LONG=1 adds the long ones, DEBUG=1 or RACES=1 takes a checking kernel, WORKERS=
-test: setup modules release rig examples programs
+test: setup modules $(if $(filter stock,$(flavour)),,release) rig examples programs
 	@scripts/test.sh
 
 ## stopped: check that what ledgers have other hosts show is missed while those stand still
@@ -212,6 +218,6 @@ clean:
 
 ## help: this list
 help:
-	@echo "make TARGET [DEBUG=1 | RACES=1] [KDIR=a built kernel] [KERNEL_SERIES=7.2]"
+	@echo "make TARGET [DEBUG=1 | RACES=1 | KERNEL=stock] [KDIR=a built kernel] [KERNEL_SERIES=7.2]"
 	@echo
 	@sed -n 's/^## \([a-z]*\): /\1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 12

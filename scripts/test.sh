@@ -7,7 +7,7 @@
 # those that are marked `alone` run one after the other at the end.
 #
 # With STOPPED=1 it runs nothing but what rows of the ledgers have other hosts show, with
-# hosts that stand still.
+# hosts that stand still; with KERNEL=stock nothing but the tests on Debian's own kernel.
 #
 # Guests on emulated processors are not to be hurried: a test with guests that
 # fails is repeated once, counted, and named among those that were; how it failed is
@@ -160,6 +160,11 @@ run_stopped() {
 			scripts/conformance.py --noticed "$results"/pytest-stopped*.xml
 }
 
+# On Debian's own kernel: what does not need more than the modules and the libraries.
+run_stock() {
+	run_guests stock -k test_stock "$@"
+}
+
 # On the kernel that looks for data races, which is built for it: what moves data,
 # and everything at once.
 run_races() {
@@ -190,6 +195,10 @@ rm -f "$results/seconds"
 cd "$checkout"
 if [ "${STOPPED:-}" = 1 ]; then
 	run_stopped "$@"
+	finish
+fi
+if [ "${KERNEL:-}" = stock ]; then
+	run_stock "$@"
 	finish
 fi
 run_cargo host Cargo.toml "$(nproc)"

@@ -107,7 +107,7 @@ impl DeviceRange {
     /// it has no memory there; `ERANGE` if it has less; `EOPNOTSUPP` if a driver has it, `ENOMEM`.
     pub unsafe fn of_bar(bar: Bar, off: u64, len: u64) -> Result<Self> {
         let page = PAGE_SIZE as u64;
-        if len == 0 || !off.is_multiple_of(page) || !len.is_multiple_of(page) {
+        if len == 0 || off % page != 0 || len % page != 0 {
             return Err(EINVAL);
         }
         let domain = c_int::try_from(bar.domain).map_err(|_| ENODEV)?;

@@ -9,9 +9,13 @@
 //! * [`without_bh`]: a piece of code in the context that softirqs run in.
 //! * [`RcuArc`]: a cell with at most one [`Arc`], read under RCU.
 
-use core::ptr::NonNull;
+use core::{
+    mem::MaybeUninit,
+    ptr::NonNull, //
+};
 use kernel::{
     ffi::c_ulong,
+    prelude::*,
     sync::{
         atomic::{
             Acquire,
@@ -60,6 +64,24 @@ macro_rules! new_spinlock_bh {
     };
 }
 pub use new_spinlock_bh;
+
+/// Initialises by the value that `make` returns, which need not lie on the stack first: that of a
+/// kernel is small.
+pub fn in_place<T>(make: impl FnOnce() -> T) -> impl Init<T> {
+    let fill = move |place: *mut T| {
+        // SAFETY: The place is valid for writes, and nobody else's yet.
+        write_to(unsafe { &mut *place.cast() }, make);
+        Ok(())
+    };
+    // SAFETY: The place is initialised when the closure returns.
+    unsafe { pin_init::init_from_closure(fill) }
+}
+
+// Not inlined: of its argument the compiler knows that a value can be made right there.
+#[inline(never)]
+fn write_to<T>(place: &mut MaybeUninit<T>, make: impl FnOnce() -> T) {
+    place.write(make());
+}
 
 /// A spin lock that disables bottom halves while it is held.
 ///

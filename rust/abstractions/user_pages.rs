@@ -168,7 +168,7 @@ impl UserPages {
     /// Whether it is whole pages, which may be written: whoever is shown the pages is shown
     /// nothing else, and may do with them what is possible then.
     pub fn can_be_shown(&self) -> bool {
-        let is_whole = self.start == 0 && self.len.is_multiple_of(PAGE_SIZE);
+        let is_whole = self.start == 0 && self.len % PAGE_SIZE == 0;
         is_whole && self.may_be_written()
     }
 

@@ -585,11 +585,11 @@ fn fill_segment(context: &Context, fill: &mp_segment_register) -> Result {
     let known = MP_REGISTER_PHYSICAL | MP_REGISTER_READ_ONLY | MP_REGISTER_BAR | MP_REGISTER_DMABUF;
     expect_zero(fill.flags & !known)?;
     if fill.flags != MP_REGISTER_DMABUF {
-        expect_zero(fill.fd.cast_unsigned())?;
+        expect_zero(fill.fd as u32)?;
     }
     let segment = own_segment(context, fill.handle)?;
     let page = PAGE_SIZE as u64;
-    let is_whole = fill.address.is_multiple_of(page) && fill.length.is_multiple_of(page);
+    let is_whole = fill.address % page == 0 && fill.length % page == 0;
     let bar = bar_of!(fill);
     let purpose = match fill.flags {
         0 => Some(Purpose::Write),

@@ -178,16 +178,19 @@ impl Places {
     ///
     /// `ENOMEM`.
     fn queues(&self) -> Result<KVVec<&WaitQueue>> {
-        let mut queues = KVVec::with_capacity(self.places.len(), GFP_KERNEL_ACCOUNT)?;
+        let mut queues: KVVec<&WaitQueue> =
+            KVVec::with_capacity(self.places.len(), GFP_KERNEL_ACCOUNT)?;
         for place in &self.places {
-            queues.push(place.session.ready().queue(), GFP_KERNEL_ACCOUNT)?;
+            let queue = place.session.ready().queue();
+            let found = queues.binary_search_by_key(&core::ptr::from_ref(queue), |queue| {
+                core::ptr::from_ref(*queue)
+            });
+            if let Err(at) = found {
+                queues
+                    .insert_within_capacity(at, queue)
+                    .map_err(|_| ENOMEM)?;
+            }
         }
-        queues.sort_unstable_by_key(|queue| core::ptr::from_ref(*queue));
-        let mut last = core::ptr::null();
-        queues.retain(|queue| {
-            let queue = core::ptr::from_ref(*queue);
-            core::mem::replace(&mut last, queue) != queue
-        });
         Ok(queues)
     }
 }
@@ -442,7 +445,7 @@ pub(crate) fn park(context: &Context, arg: UserPtr) -> Result {
 /// `EINVAL` if it is unaligned, `ERANGE` outside.
 pub(crate) fn check_word(at: u64, len: u64) -> Result {
     let size = size_of::<u64>() as u64;
-    if !at.is_multiple_of(size) {
+    if at % size != 0 {
         return Err(EINVAL);
     }
     let end = at.checked_add(size);

@@ -271,7 +271,7 @@ impl Piece {
         };
         let (bus, phys) = (remote.bus_address(0)?, remote.page(0)?.phys);
         let len = remote.len().checked_next_multiple_of(PAGE).ok_or(EINVAL)?;
-        if !bus.is_multiple_of(PAGE) {
+        if bus % PAGE != 0 {
             return Err(error::unsupported());
         }
         Ok(Range {

@@ -63,6 +63,7 @@ use mp_kernel::{
 };
 use mp_proto::{
     herald::{
+        Entry,
         Herald,
         Member,
         Path, //
@@ -102,11 +103,14 @@ struct Letter {
     message: Message,
 }
 
+/// What an endpoint was told.
+type Told = Herald<KVec<Entry>>;
+
 /// An endpoint, to the root processor.
 struct Endpoint {
     peer: Arc<Peer>,
     member: Member,
-    herald: KBox<Herald<MAX_PEERS>>,
+    herald: Told,
 }
 
 /// Another endpoint, to an endpoint.
@@ -332,7 +336,7 @@ impl Manager {
                 let endpoint = Endpoint {
                     peer,
                     member,
-                    herald: KBox::new(Herald::new(), GFP_KERNEL)?,
+                    herald: Told::new(KVec::from_elem(Entry::default(), MAX_PEERS, GFP_KERNEL)?),
                 };
                 endpoints.push(endpoint, GFP_KERNEL)?;
             }
@@ -495,11 +499,11 @@ impl State {
 
 /// How two endpoints reach each other.
 fn path(a: &Endpoint, b: &Endpoint, now: u64) -> Path {
-    Path::between((&a.member, &*a.herald), (&b.member, &*b.herald), now)
+    Path::between((&a.member, &a.herald), (&b.member, &b.herald), now)
 }
 
 /// Call `f` with what that endpoint was told.
-fn with_herald(state: &mut State, of: &Peer, f: impl FnOnce(&mut Herald<MAX_PEERS>)) {
+fn with_herald(state: &mut State, of: &Peer, f: impl FnOnce(&mut Told)) {
     let mut endpoints = state.endpoints.iter_mut();
     if let Some(endpoint) = endpoints.find(|endpoint| endpoint.peer.life() == of.life()) {
         f(&mut endpoint.herald);

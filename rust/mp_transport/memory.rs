@@ -147,7 +147,7 @@ impl PageFrame {
     /// than those that pieces are made of: their neighbours would be seen as well.
     pub fn at(phys: u64, cache: Cache) -> Result<Self> {
         let size = PAGE_SIZE as u64;
-        if size > PAGE || !phys.is_multiple_of(size) {
+        if size > PAGE || phys % size != 0 {
             return Err(error::unsupported());
         }
         Ok(Self { phys, cache })
@@ -701,7 +701,7 @@ impl Memory {
     pub fn reach(self: &Arc<Self>, off: u64, len: u64) -> Result<Remote> {
         let at = Place::decode(off);
         let end = at.off.checked_add(len).ok_or(EINVAL)?;
-        if len == 0 || !off.is_multiple_of(PAGE) || end > self.len_of(at.window) {
+        if len == 0 || off % PAGE != 0 || end > self.len_of(at.window) {
             return Err(EINVAL);
         }
         if at.window >= reach::FIRST_EXPOSED {

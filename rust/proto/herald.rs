@@ -18,6 +18,7 @@
 use crate::manage::{Announced, Message};
 use crate::pause::Pause;
 use crate::wire::{mix, PeerData, PeerId, WayTag};
+use core::ops::DerefMut;
 
 /// A host that the RP reaches directly.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,9 +46,9 @@ pub enum Path {
 
 impl Path {
     /// Find how endpoint `a`, whose herald is `of_a`, reaches `b` at a time.
-    pub fn between<const N: usize>(
-        (a, of_a): (&Member, &Herald<N>),
-        (b, of_b): (&Member, &Herald<N>),
+    pub fn between<S: Entries>(
+        (a, of_a): (&Member, &Herald<S>),
+        (b, of_b): (&Member, &Herald<S>),
         now: u64,
     ) -> Path {
         let (mine, other) = (of_a.renewals(b), of_b.renewals(a));
@@ -96,31 +97,27 @@ struct Told {
     went: bool,
 }
 
-/// What one endpoint was told of at most `N` others, whose indices are below `N`.
+/// What an endpoint was told of one other, and has asked for of another one.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Entry {
+    told: Option<Told>,
+    /// Of the one whose index is the entry's place.
+    renewals: Renewals,
+}
+
+/// Where entries are: as many as there can be others, whose indices are below that.
+pub trait Entries: DerefMut<Target = [Entry]> {}
+
+impl<S: DerefMut<Target = [Entry]>> Entries for S {}
+
+/// What one endpoint was told of the others.
 #[derive(Debug)]
-pub struct Herald<const N: usize> {
-    told: [Option<Told>; N],
-    /// By the index of the other one.
-    renewals: [Renewals; N],
-}
+pub struct Herald<S>(S);
 
-impl<const N: usize> Default for Herald<N> {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
-impl<const N: usize> Herald<N> {
-    /// An endpoint that was told nothing.
-    pub const fn new() -> Self {
-        Herald {
-            told: [None; N],
-            renewals: [Renewals {
-                of: 0,
-                count: 0,
-                pause: Pause::DONE,
-            }; N],
-        }
+impl<S: Entries> Herald<S> {
+    /// An endpoint that was told nothing; with new entries.
+    pub fn new(entries: S) -> Self {
+        Herald(entries)
     }
 
     /// The next message to endpoint `to`, while `members` are there, itself among them. `path`
@@ -141,7 +138,7 @@ impl<const N: usize> Herald<N> {
                 path => (path.way() == told.way).then_some(member),
             }
         };
-        for told in self.told.iter().flatten() {
+        for told in self.told() {
             match (is_there(told), told.way) {
                 (None, way) => return Some(Message::Gone(told.id, way)),
                 (Some(member), Some(way)) if !told.went && ready(member, way) => {
@@ -154,7 +151,7 @@ impl<const N: usize> Herald<N> {
         let unknown = others.filter(|m| self.find(m.id).is_none());
         let mut unknown = unknown.map(|m| (m, path(m)));
         let (member, path) = unknown.find(|(_, path)| *path != Path::Pause)?;
-        let has_place = self.told.iter().any(Option::is_none);
+        let has_place = self.0.iter().any(|entry| entry.told.is_none());
         has_place.then_some(Message::Here(Announced {
             id: member.id,
             way: path.way(),
@@ -168,7 +165,8 @@ impl<const N: usize> Herald<N> {
         match message {
             Message::Here(host) => {
                 let member = members.iter().find(|m| m.id == host.id);
-                let place = self.told.iter_mut().find(|place| place.is_none());
+                let mut places = self.0.iter_mut().map(|entry| &mut entry.told);
+                let place = places.find(|place| place.is_none());
                 if let (Some(place), Some(member)) = (place, member) {
                     *place = Some(Told {
                         id: host.id,
@@ -192,9 +190,9 @@ impl<const N: usize> Herald<N> {
 
     /// The endpoint need not be told that host `id` leaves (IDT-PEER-5).
     pub fn forget(&mut self, id: PeerId) {
-        for place in &mut self.told {
-            if place.is_some_and(|told| told.id == id) {
-                *place = None;
+        for entry in self.0.iter_mut() {
+            if entry.told.is_some_and(|told| told.id == id) {
+                entry.told = None;
             }
         }
     }
@@ -221,9 +219,10 @@ impl<const N: usize> Herald<N> {
         if path != Path::Way(way) {
             return;
         }
-        let Some(renewals) = self.renewals.get_mut(told.index as usize) else {
+        let Some(entry) = self.0.get_mut(told.index as usize) else {
             return;
         };
+        let renewals = &mut entry.renewals;
         if renewals.of != told.life {
             *renewals = Renewals {
                 of: told.life,
@@ -238,23 +237,29 @@ impl<const N: usize> Herald<N> {
 
     /// When the first pause is over of those that the endpoint has asked for.
     pub fn end_of_pause(&self, now: u64) -> Option<u64> {
-        let ends = self.renewals.iter().filter_map(|r| r.pause.end(now));
+        let ends = self.0.iter();
+        let ends = ends.filter_map(|entry| entry.renewals.pause.end(now));
         ends.min()
     }
 
     /// What the endpoint has asked for of that member.
     fn renewals(&self, member: &Member) -> Renewals {
-        let of_index = self.renewals.get(member.data.peer_index as usize);
-        let its = of_index.filter(|renewals| renewals.of == member.life);
-        its.copied().unwrap_or_default()
+        let of_index = self.0.get(member.data.peer_index as usize);
+        let its = of_index.map(|entry| entry.renewals);
+        its.filter(|renewals| renewals.of == member.life)
+            .unwrap_or_default()
+    }
+
+    fn told(&self) -> impl Iterator<Item = &Told> {
+        self.0.iter().filter_map(|entry| entry.told.as_ref())
     }
 
     fn find(&self, id: PeerId) -> Option<&Told> {
-        self.told.iter().flatten().find(|told| told.id == id)
+        self.told().find(|told| told.id == id)
     }
 
     fn find_mut(&mut self, id: PeerId, way: WayTag) -> Option<&mut Told> {
-        let mut told = self.told.iter_mut().flatten();
+        let mut told = self.0.iter_mut().filter_map(|entry| entry.told.as_mut());
         told.find(|told| told.id == id && told.way == Some(way))
     }
 }
@@ -262,6 +267,12 @@ impl<const N: usize> Herald<N> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    type Eight = Herald<Vec<Entry>>;
+
+    fn eight() -> Eight {
+        Herald::new(vec![Entry::default(); 8])
+    }
     use proptest::prelude::*;
     use std::collections::BTreeMap;
     use std::vec;
@@ -284,7 +295,7 @@ mod tests {
 
     /// The path between two that nobody has renewed.
     fn path(a: &Member, b: &Member) -> Path {
-        let none = Herald::<8>::new();
+        let none = eight();
         Path::between((a, &none), (b, &none), 0)
     }
 
@@ -293,7 +304,7 @@ mod tests {
     }
 
     /// All messages until there is none, as if each could be sent.
-    fn tell(herald: &mut Herald<8>, to: &Member, members: &[Member], ready: bool) -> Vec<Message> {
+    fn tell(herald: &mut Eight, to: &Member, members: &[Member], ready: bool) -> Vec<Message> {
         let mut all = Vec::new();
         while let Some(message) = herald.next(to, members, |m| path(to, m), |_, _| ready) {
             herald.sent(&message, members);
@@ -306,7 +317,7 @@ mod tests {
     #[test]
     fn a_new_endpoint_is_told_of_all_that_are_there() {
         let members = [member(1, 1, 1), member(2, 2, 2), member(3, 3, 3)];
-        let mut herald = Herald::new();
+        let mut herald = eight();
         let told = tell(&mut herald, &members[0], &members, false);
         let here = |m: &Member| {
             Message::Here(Announced {
@@ -324,7 +335,7 @@ mod tests {
     fn who_leaves_and_returns_is_taken_leave_of_and_announced_anew() {
         let before = [member(1, 1, 1), member(2, 2, 2)];
         let after = [before[0], member(2, 7, 2)];
-        let mut herald = Herald::new();
+        let mut herald = eight();
         tell(&mut herald, &before[0], &before, false);
         let told = tell(&mut herald, &after[0], &after, false);
         let id = before[1].id;
@@ -338,7 +349,7 @@ mod tests {
     #[test]
     fn hosts_behind_one_bridge_are_announced_without_a_way() {
         let members = [member(1, 1, 5), member(2, 2, 5)];
-        let mut herald = Herald::new();
+        let mut herald = eight();
         let told = tell(&mut herald, &members[0], &members, true);
         assert!(matches!(
             told[..],
@@ -351,11 +362,11 @@ mod tests {
         let members = [member(1, 1, 1), member(2, 2, 2)];
         let [a, b] = members;
         let way = way(&a, &b).expect("two bridges");
-        let mut of_a = Herald::<8>::new();
-        let mut of_b = Herald::<8>::new();
+        let mut of_a = eight();
+        let mut of_b = eight();
         tell(&mut of_a, &a, &members, false);
         tell(&mut of_b, &b, &members, false);
-        let next = |of_a: &Herald<8>, of_b: &Herald<8>| {
+        let next = |of_a: &Eight, of_b: &Eight| {
             let ready = |_: &Member, way| of_b.is_ready(a.id, way);
             of_a.next(&a, &members, |m| path(&a, m), ready)
         };
@@ -370,7 +381,7 @@ mod tests {
     #[test]
     fn whom_an_unloading_transport_reached_is_forgotten_without_a_word() {
         let members = [member(1, 1, 1), member(2, 2, 2), member(3, 3, 3)];
-        let mut herald = Herald::new();
+        let mut herald = eight();
         tell(&mut herald, &members[0], &members, false);
         herald.forget(members[1].id);
         herald.forget(members[2].id);
@@ -381,20 +392,20 @@ mod tests {
     fn nobody_is_ready_for_what_it_was_not_told() {
         let members = [member(1, 1, 1), member(2, 2, 2)];
         let way = way(&members[0], &members[1]).expect("two bridges");
-        let mut herald = Herald::<8>::new();
+        let mut herald = eight();
         herald.ready(members[1].id, way);
         assert!(!herald.is_ready(members[1].id, way));
     }
 
     /// A star of two with the RP that tells them of each other, at its time.
     struct Star {
-        ends: [(Member, Herald<8>); 2],
+        ends: [(Member, Eight); 2],
         now: u64,
     }
 
     impl Star {
         fn new() -> Star {
-            let ends = [1, 2].map(|n| (member(n, n, u64::from(n)), Herald::new()));
+            let ends = [1, 2].map(|n| (member(n, n, u64::from(n)), eight()));
             Star { ends, now: 1 << 40 }
         }
 
@@ -528,7 +539,7 @@ mod tests {
         ) {
             let me = member(1, 0, 1);
             let mut members = vec![me];
-            let mut herald = Herald::<8>::new();
+            let mut herald = eight();
             let mut known = BTreeMap::new();
             let mut life = 0;
             let mut hear = |message: Message| match message {

@@ -174,7 +174,7 @@ impl Layout {
     /// # Errors
     /// See [`BadLayout`].
     pub fn validate(&self, window: u64) -> Result<(), BadLayout> {
-        let whole = self.len.is_multiple_of(PAGE) && self.len <= MAX_LEN;
+        let whole = self.len % PAGE == 0 && self.len <= MAX_LEN;
         if !whole || self.len < MIN_LEN || self.len > window {
             return Err(BadLayout::Length);
         }
@@ -195,7 +195,7 @@ impl Layout {
             ),
             (self.arena_off, self.arena_len),
         ];
-        let arena_pages = (self.arena_off | self.arena_len).is_multiple_of(PAGE);
+        let arena_pages = (self.arena_off | self.arena_len) % PAGE == 0;
         if !arena_pages || !disjoint_inside(&areas, self.len) {
             return Err(BadLayout::Overlap);
         }
@@ -234,7 +234,7 @@ const fn floor_pow2(x: u64) -> u64 {
 }
 
 fn good_ring(size: u32, off: u64) -> bool {
-    size.is_power_of_two() && (MIN_RING..=MAX_RING).contains(&size) && off.is_multiple_of(64)
+    size.is_power_of_two() && (MIN_RING..=MAX_RING).contains(&size) && off % 64 == 0
 }
 
 /// Whether all areas, given as offset and length, lie inside `len` bytes and none meets another.
@@ -325,7 +325,7 @@ mod tests {
             let share = if len <= SMALL_LEN { l.len / 4 * 3 } else { l.len / 2 };
             prop_assert!(l.arena_off <= share);
             for r in 0..=l.queues {
-                prop_assert_eq!(l.ring(r).expect("exists").check(), Ok(()));
+                prop_assert!(l.ring(r).expect("exists").check().is_ok());
             }
             prop_assert_eq!(l.ring(l.queues + 1), None);
         }
@@ -345,7 +345,7 @@ mod tests {
             if l.validate(window).is_ok() {
                 for r in 0..=l.queues {
                     let p = l.ring(r).expect("exists");
-                    prop_assert_eq!(p.check(), Ok(()));
+                    prop_assert!(p.check().is_ok());
                     prop_assert!((p.data as u64 + u64::from(p.size)) <= window);
                 }
             }

@@ -355,6 +355,11 @@ impl Actions {
             self.len += 1;
         }
     }
+
+    /// They, in order.
+    pub fn iter(&self) -> impl Iterator<Item = &Action> {
+        self.list.iter().flatten()
+    }
 }
 
 impl IntoIterator for Actions {

@@ -83,10 +83,10 @@ impl Mail {
             return Err(MailError::Generation);
         }
         let pages = u32::try_from(self.len / PAGE).map_err(|_| MailError::Length)?;
-        if self.len < MIN_LEN || !self.len.is_multiple_of(PAGE) {
+        if self.len < MIN_LEN || self.len % PAGE != 0 {
             return Err(MailError::Length);
         }
-        if !self.addr.is_multiple_of(ALIGN) {
+        if self.addr % ALIGN != 0 {
             return Err(MailError::Address);
         }
         let low = low_half(self.addr) | u32::from(self.echo);
@@ -187,7 +187,7 @@ impl MessageTx {
     /// [`Self::sent`], so that a full register is tried again.
     pub fn message(&self) -> Option<u32> {
         let word = *self.words.get(self.next / 2)?;
-        let half = if self.next.is_multiple_of(2) {
+        let half = if self.next % 2 == 0 {
             word & 0xffff
         } else {
             word >> 16

@@ -748,7 +748,7 @@ impl<O: Table<Own>, F: Table<Far>> Engine<O, F> {
         }
         span.is_none_or(|span| {
             let exposed = Place::decode(span.off).window >= FIRST_EXPOSED;
-            exposed && span.off.is_multiple_of(PAGE)
+            exposed && span.off % PAGE == 0
         }) && terms::len(span) == params.offered()
     }
 
@@ -756,7 +756,7 @@ impl<O: Table<Own>, F: Table<Far>> Engine<O, F> {
     fn is_in_peer(&self, span: Option<Span>) -> bool {
         span.is_none_or(|span| {
             let end = span.off.checked_add(span.len);
-            span.off.is_multiple_of(PAGE) && end.is_some_and(|end| end <= self.peer_size)
+            span.off % PAGE == 0 && end.is_some_and(|end| end <= self.peer_size)
         })
     }
 }

@@ -18,12 +18,6 @@ pub struct Pause {
 }
 
 impl Pause {
-    /// One that is over.
-    pub const DONE: Pause = Pause {
-        until: 0,
-        length: 0,
-    };
-
     /// A life has ended.
     pub fn begin(&mut self, now: u64) {
         self.length = match now.saturating_sub(self.until) {

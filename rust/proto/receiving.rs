@@ -36,7 +36,7 @@ use self::kept::KeptList;
 use crate::layout::CONTROL_RING;
 use crate::memory::{Inbound, OutOfBounds, Outbound};
 use crate::ring::{
-    Armed, BadPlace, Consumer, Corrupt, NextError, Place, Reassembly, Record, Ringing, Step,
+    Armed, Consumer, Corrupt, GoodPlace, NextError, Reassembly, Record, Ringing, Step,
 };
 use crate::wire::Tag;
 
@@ -101,27 +101,25 @@ pub struct ReceivingHalf<A, S> {
 impl<K, A, S: DerefMut<Target = [Option<Kept<K>>]>> ReceivingHalf<A, S> {
     /// The receiving half at the start of an epoch. `tx` marks the words that this side writes, `rx`
     /// those of the peer. Nothing of an `urgent` half is kept, or if `places` are not [`RX_HELD`] times `None`.
-    ///
-    /// # Errors
-    /// See [`Place::check`].
+    #[inline]
     pub fn new(
-        from: Place,
+        from: GoodPlace,
         tx: Tag,
         rx: Tag,
         ringing: Ringing,
         urgent: bool,
         assembly: A,
         places: S,
-    ) -> Result<Self, BadPlace> {
-        Ok(ReceivingHalf {
-            consumer: Consumer::new(from, tx, rx, ringing)?,
+    ) -> Self {
+        ReceivingHalf {
+            consumer: Consumer::at(from, tx, rx, ringing),
             keeps: !urgent && places.len() >= RX_HELD,
             urgent: false,
             has_to_move: false,
             kept: KeptList::new(places),
             order: Reassembly::new(),
             assembly,
-        })
+        }
     }
 
     /// Receive up to `budget` records, and give back what was consumed; their number.

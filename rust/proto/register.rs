@@ -66,7 +66,7 @@ impl Cells {
     /// # Errors
     /// [`OutOfBounds`]: the part is too small, or not at a multiple of 64.
     fn new(part: Part, most: u32) -> Result<Cells, OutOfBounds> {
-        let fits = part.off.is_multiple_of(64) && part.len as u64 >= size(most);
+        let fits = part.off % 64 == 0 && part.len as u64 >= size(most);
         let size = usize::try_from(cell_size(most)).map_err(|_| OutOfBounds)?;
         match fits {
             true => Ok(Cells {

@@ -243,20 +243,24 @@ pub struct Place {
     pub want_data: usize,
 }
 
+/// A place that was [checked](Place::check).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct GoodPlace(Place);
+
 impl Place {
     /// Check size and alignment; the memories check the bounds at every access.
     ///
     /// # Errors
     /// [`BadPlace`] when `size` is not a power of two in range or an offset is not aligned.
-    pub fn check(&self) -> Result<(), BadPlace> {
+    pub fn check(self) -> Result<GoodPlace, BadPlace> {
         let words = self.prod | self.want_space | self.cons | self.want_data;
         let fits = self.size.is_power_of_two()
             && (MIN_RING..=MAX_RING).contains(&self.size)
-            && self.data.is_multiple_of(UNIT as usize)
-            && words.is_multiple_of(8)
+            && self.data % (UNIT as usize) == 0
+            && words % 8 == 0
             && self.data.checked_add(self.size as usize).is_some();
         if fits {
-            Ok(())
+            Ok(GoodPlace(self))
         } else {
             Err(BadPlace)
         }
@@ -472,8 +476,13 @@ impl<const N: usize> Producer<N> {
     /// # Errors
     /// See [`Place::check`].
     pub fn new(place: Place, tx: Tag, rx: Tag, ringing: Ringing) -> Result<Self, BadPlace> {
-        place.check()?;
-        Ok(Producer {
+        Ok(Self::at(place.check()?, tx, rx, ringing))
+    }
+
+    /// The same, at a place that was checked.
+    #[inline]
+    pub(crate) fn at(GoodPlace(place): GoodPlace, tx: Tag, rx: Tag, ringing: Ringing) -> Self {
+        Producer {
             place,
             tx,
             rx,
@@ -485,7 +494,7 @@ impl<const N: usize> Producer<N> {
             armed: None,
             heard: false,
             held: InFlight::new(),
-        })
+        }
     }
 
     /// Largest record in bytes, block header included.
@@ -742,8 +751,13 @@ impl<const N: usize> Consumer<N> {
     /// # Errors
     /// See [`Place::check`].
     pub fn new(place: Place, tx: Tag, rx: Tag, ringing: Ringing) -> Result<Self, BadPlace> {
-        place.check()?;
-        Ok(Consumer {
+        Ok(Self::at(place.check()?, tx, rx, ringing))
+    }
+
+    /// The same, at a place that was checked.
+    #[inline]
+    pub(crate) fn at(GoodPlace(place): GoodPlace, tx: Tag, rx: Tag, ringing: Ringing) -> Self {
+        Consumer {
             place,
             tx,
             rx,
@@ -755,7 +769,7 @@ impl<const N: usize> Consumer<N> {
             want: None,
             heard: false,
             held: InFlight::new(),
-        })
+        }
     }
 
     /// Size of the ring in units.

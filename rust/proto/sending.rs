@@ -32,7 +32,7 @@ pub use context::{Context, Copies, Payload, Pending, SendError};
 
 use crate::memory::{Inbound, OutOfBounds, Outbound};
 use crate::ring::{
-    units_for, Armed, BadPlace, Chunk, Corrupt, Place, Producer, ReserveError, Ringing, Slot,
+    units_for, Armed, Chunk, Corrupt, GoodPlace, Producer, ReserveError, Ringing, Slot,
     Split, UNIT,
 };
 use crate::wire::{BlockHdr, Envelope, Tag, FUNC_HDR_MAX};
@@ -92,19 +92,17 @@ pub struct SendingHalf<F: Payload, C> {
 impl<F: Payload, C: Copies<F>> SendingHalf<F, C> {
     /// The sending half at the start of an epoch. `tx` marks the words that this side writes, `rx`
     /// those of the peer. Frames of an `urgent` half are published at once.
-    ///
-    /// # Errors
-    /// See [`Place::check`].
+    #[inline]
     pub fn new(
-        to: Place,
+        to: GoodPlace,
         tx: Tag,
         rx: Tag,
         ringing: Ringing,
         urgent: bool,
         copies: Option<C>,
-    ) -> Result<Self, BadPlace> {
-        Ok(SendingHalf {
-            producer: Producer::new(to, tx, rx, ringing)?,
+    ) -> Self {
+        SendingHalf {
+            producer: Producer::at(to, tx, rx, ringing),
             partial: None,
             sent: 0,
             reported: 0,
@@ -112,7 +110,7 @@ impl<F: Payload, C: Copies<F>> SendingHalf<F, C> {
             rearm: false,
             urgent,
             copies,
-        })
+        }
     }
 
     /// Send a frame, behind the headers `head`; its units, zero of an urgent half. What does not

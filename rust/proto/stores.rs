@@ -86,10 +86,10 @@ mod tests {
             while at < end {
                 let record = Record { off: at, len: part(room, end - at) };
                 prop_assert!(record.len != 0 && record.size() <= room);
-                prop_assert!(record.size().is_multiple_of(UNIT));
+                prop_assert!(record.size() % UNIT == 0);
                 at += u64::from(record.len);
                 // What follows begins as this one did: a word is never divided.
-                prop_assert!(at == end || (at - off).is_multiple_of(UNIT as u64));
+                prop_assert!(at == end || (at - off) % (UNIT as u64) == 0);
             }
             prop_assert_eq!(at, end);
         }

@@ -54,7 +54,7 @@ impl Target {
         let len = inb.load_u64(at + 8).ok()?;
         inb.rmb();
         let addr = inb.load_u64(at).ok()?;
-        let is_whole = len != 0 && len.is_multiple_of(PAGE);
+        let is_whole = len != 0 && len % PAGE == 0;
         (is_whole && addr.checked_add(len).is_some()).then_some(Target { addr, len })
     }
 }

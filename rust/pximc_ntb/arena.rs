@@ -206,6 +206,7 @@ impl Arena {
     /// # Errors
     ///
     /// `ENOMEM`.
+    #[inline(never)]
     pub(crate) fn begin(
         &self,
         shared: &Arc<Shared>,

@@ -66,6 +66,7 @@ use mp_kernel::{
     net::napi::Napi,
     new_spinlock_bh,
     sync::{
+        in_place,
         RcuArc,
         SpinLockBh, //
     },
@@ -170,6 +171,7 @@ impl Channel {
     ///
     /// `EPROTO` for a layout that does not work, `ENOMEM`.
     #[allow(clippy::too_many_arguments)]
+    #[inline(never)]
     pub(crate) fn new(
         inb: LocalMemory,
         out: RemoteMemory,
@@ -534,19 +536,19 @@ impl Ring {
             tx: own,
             rx: theirs,
         } = tags;
-        let tx = Tx::new(tx, own, theirs, ringing, urgent, copies);
-        let tx = tx.map_err(|_| error::protocol())?;
+        let assembly = Assembly::new(rx.size)?;
+        let tx = tx.check().map_err(|_| error::protocol())?;
+        let rx = rx.check().map_err(|_| error::protocol())?;
         let mut places = KVec::with_capacity(RX_HELD, GFP_KERNEL)?;
         for _ in 0..RX_HELD {
             places.push(None, GFP_KERNEL)?;
         }
-        let assembly = Assembly::new(rx.size)?;
-        let rx = Rx::new(rx, own, theirs, ringing, urgent, assembly, places);
-        let rx = rx.map_err(|_| error::protocol())?;
+        let tx = move || Tx::new(tx, own, theirs, ringing, urgent, copies);
+        let rx = move || Rx::new(rx, own, theirs, ringing, urgent, assembly, places);
         KBox::pin_init(
             pin_init!(Self {
-                tx <- new_spinlock_bh!(tx),
-                rx <- new_spinlock_bh!(rx),
+                tx <- new_spinlock_bh!(in_place(tx)),
+                rx <- new_spinlock_bh!(in_place(rx)),
             }),
             GFP_KERNEL,
         )

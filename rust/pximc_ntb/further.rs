@@ -92,7 +92,7 @@ impl CommonsWindow {
         let limits = shared.ntb().mw_get_align(pidx, widx)?;
         let len = reach(&limits, pages.len() as u64);
         let mut range = MappedRange::of_run(shared.ntb(), &pages)?;
-        if len == 0 || !range.dma_address().is_multiple_of(limits.addr_align) {
+        if len == 0 || !limits.is_aligned(range.dma_address()) {
             return Err(error::unsupported());
         }
         range.expose(pidx, widx, len)?;
@@ -240,7 +240,7 @@ impl Lead {
     /// See [`LeadWindows::check`].
     fn plan(&self, window: u32, phys: u64, len: u64) -> Result<(u32, u64)> {
         let (widx, limits, whole) = self.room(window, len)?;
-        let is_aligned = phys.is_multiple_of(PAGE) && phys.is_multiple_of(limits.addr_align);
+        let is_aligned = phys % PAGE == 0 && limits.is_aligned(phys);
         if !is_aligned || !is_device_memory(phys, whole) {
             return Err(error::unsupported());
         }
@@ -262,7 +262,7 @@ impl Lead {
             return Err(ENOSPC);
         }
         // Nothing else is shown to the peer than what was named, but for the rest of a page.
-        match whole.is_multiple_of(limits.size_align) {
+        match limits.is_size(whole) {
             true => Ok((widx, limits, whole)),
             false => Err(error::unsupported()),
         }
@@ -280,7 +280,7 @@ impl Lead {
             return Err(error::unsupported());
         }
         let range = MappedRange::of_pages(self.shared.ntb(), pages)?;
-        match range.dma_address().is_multiple_of(limits.addr_align) {
+        match limits.is_aligned(range.dma_address()) {
             true => Ok((range, widx, whole)),
             false => Err(error::unsupported()),
         }
@@ -294,7 +294,7 @@ impl Lead {
     fn range_of(&self, window: u32, attached: &Arc<Attached>) -> Result<(MappedRange, u32, u64)> {
         let (widx, limits, whole) = self.room(window, attached.len())?;
         let range = MappedRange::of_attached(self.shared.ntb(), attached)?;
-        match range.dma_address().is_multiple_of(limits.addr_align) {
+        match limits.is_aligned(range.dma_address()) {
             true => Ok((range, widx, whole)),
             false => Err(error::unsupported()),
         }
@@ -323,7 +323,7 @@ impl LeadWindows for Lead {
         let (widx, whole) = self.plan(window, range.phys(), range.len())?;
         let mut range = MappedRange::of_device(self.shared.ntb(), range, whole)?;
         let limits = self.shared.ntb().mw_get_align(self.pidx, widx)?;
-        if !range.dma_address().is_multiple_of(limits.addr_align) {
+        if !limits.is_aligned(range.dma_address()) {
             return Err(error::unsupported());
         }
         range.expose(self.pidx, widx, whole)?;

@@ -125,8 +125,16 @@ struct Live {
     layout: Layout,
     mailbox: Mailbox,
     identity: Identity,
+    /// What is to be mapped as soon as everything else is done.
+    to_map: Option<PeerMemory>,
     window: Option<RemoteMemory>,
     active: Option<Active>,
+}
+
+/// See [`Action::MapWindow`].
+struct PeerMemory {
+    len: u64,
+    addr: u64,
 }
 
 /// What only the worker touches.
@@ -193,6 +201,7 @@ impl PeerLink {
             layout,
             mailbox: Mailbox::new(&self.shared, self.pidx)?,
             identity,
+            to_map: None,
             window: None,
             active: None,
         })
@@ -221,8 +230,7 @@ impl PeerLink {
     /// Leave the peer for good, with a goodbye. The worker has been stopped.
     pub(crate) fn shutdown(&self) {
         if let Some(live) = &mut self.inner.lock().live {
-            let todo = live.machine.shutdown();
-            self.carry_out(live, todo);
+            self.step(live, |machine| machine.shutdown());
         }
         // The peer is taken out of the message frame service here and now.
         self.upper.stop();
@@ -234,16 +242,14 @@ impl PeerLink {
         let now = now();
         let ntb = self.shared.ntb();
         let is_up = !ntb.is_offline() && self.shared.is_link_up(self.pidx);
-        let todo = live.machine.ntb_link(is_up, now);
-        self.carry_out(live, todo);
+        self.step(live, |machine| machine.ntb_link(is_up, now));
         if ntb.has_failed() && self.upper.target().fail() {
             dev_err!(ntb, "peer {}: the bridge has failed\n", self.pidx);
             self.upper.kick();
         }
 
         while let Some(mail) = live.mailbox.read(&self.shared) {
-            let todo = live.machine.mailbox(mail, now);
-            self.carry_out(live, todo);
+            self.step(live, |machine| machine.mailbox(mail, now));
             if !live.mailbox.has_more() {
                 break;
             }
@@ -253,13 +259,11 @@ impl PeerLink {
             .as_ref()
             .is_some_and(|a| a.link.channel().is_faulty())
         {
-            let todo = live.machine.corrupt(now);
-            self.carry_out(live, todo);
+            self.corrupt(live);
         }
         let hello = Hello::read(&live.inb);
         let beat = proto_link::read_beat(&live.inb).unwrap_or(0);
-        let todo = live.machine.observe(hello, beat, now);
-        self.carry_out(live, todo);
+        self.step(live, |machine| machine.observe(hello, beat, now));
     }
 
     /// Follow changes of who this host is.
@@ -272,39 +276,56 @@ impl PeerLink {
             let is_renamed = live.identity.id.is_host() && identity.id != live.identity.id;
             if is_renamed && live.active.as_ref().is_some_and(|a| a.entered) {
                 // This host has another name now: everybody starts over.
-                let todo = live.machine.corrupt(now());
-                self.carry_out(live, todo);
+                self.corrupt(live);
             }
             live.identity = identity;
-            let todo = live.machine.set_identity(identity, now());
-            self.carry_out(live, todo);
+            self.step(live, |machine| machine.set_identity(identity, now()));
             self.enter_peer(live);
         }
     }
 
-    fn carry_out(&self, live: &mut Live, todo: Actions) {
-        for action in todo {
+    /// Show the machine one thing, and do what follows from it.
+    fn step(&self, live: &mut Live, show: impl FnOnce(&mut Link<KernelRng>) -> Actions) {
+        self.carry_out(live, show);
+        // Not while the list is gone through that says so: it would lie on the stack beside the
+        // next one.
+        while let Some(asked) = live.to_map.take() {
+            self.map(live, asked);
+        }
+    }
+
+    // Not inlined, so that the list is on the stack for as long as it is gone through.
+    #[inline(never)]
+    fn carry_out(&self, live: &mut Live, show: impl FnOnce(&mut Link<KernelRng>) -> Actions) {
+        let todo = show(&mut live.machine);
+        for action in todo.iter() {
             self.act(live, action);
         }
     }
 
-    fn act(&self, live: &mut Live, action: Action) {
-        match action {
+    /// End the epoch: the peer, or this host, has not kept to the protocol.
+    fn corrupt(&self, live: &mut Live) {
+        self.step(live, |machine| machine.corrupt(now()));
+    }
+
+    #[inline(never)]
+    fn act(&self, live: &mut Live, action: &Action) {
+        match *action {
             Action::ResetInbound => {
                 // The length is the status page's, which every layout has.
                 let _ = live.inb.zero(0, STATUS_LEN);
             }
-            Action::PublishMailbox(mail) => {
-                live.mailbox.publish(&self.shared, &mail);
+            Action::PublishMailbox(ref mail) => {
+                live.mailbox.publish(&self.shared, mail);
                 self.shared.bell(self.pidx).ring_link();
             }
             Action::ClearMailbox => live.mailbox.clear(&self.shared),
-            Action::MapWindow { len, addr } => self.map(live, len, addr),
+            Action::MapWindow { len, addr } => live.to_map = Some(PeerMemory { len, addr }),
             Action::UnmapWindow => {
                 live.arena.end();
                 live.window = None;
             }
-            Action::WriteHello(hello) => {
+            Action::WriteHello(ref hello) => {
                 if let Some(window) = &live.window {
                     // Only a window below a status page refuses, and none such is mapped.
                     let _ = hello.write(window);
@@ -318,7 +339,9 @@ impl PeerLink {
                     let _ = proto_link::write_beat(window, beat);
                 }
             }
-            Action::LinkUp { peer, terms, .. } => self.link_up(live, peer, terms),
+            Action::LinkUp {
+                ref peer, terms, ..
+            } => self.link_up(live, peer, terms),
             Action::LinkDown(reason) => self.link_down(live, reason),
             Action::PeerChanged(identity) => self.peer_changed(live, identity),
             Action::ReportVersion(mismatch) => self.report_version(mismatch),
@@ -353,7 +376,9 @@ impl PeerLink {
         }
     }
 
-    fn map(&self, live: &mut Live, len: u64, addr: u64) {
+    #[inline(never)]
+    fn map(&self, live: &mut Live, asked: PeerMemory) {
+        let PeerMemory { len, addr } = asked;
         let window = self.shared.map_peer(self.pidx, len, addr);
         if let Err(e) = &window {
             dev_err!(
@@ -366,12 +391,12 @@ impl PeerLink {
         }
         live.window = window.ok().map(RemoteMemory);
         let size = live.window.as_ref().map(|w| w.0.len() as u64);
-        let todo = live.machine.mapped(size, now());
-        self.carry_out(live, todo);
+        self.carry_out(live, |machine| machine.mapped(size, now()));
     }
 
-    fn link_up(&self, live: &mut Live, peer: Hello, terms: Terms) {
-        match self.open_channel(live, &peer, terms) {
+    #[inline(never)]
+    fn link_up(&self, live: &mut Live, peer: &Hello, terms: Terms) {
+        match self.open_channel(live, peer, terms) {
             Ok(link) => {
                 self.shared.set_active(self.pidx, Some(link.clone()));
                 let channel = link.channel().clone();
@@ -402,12 +427,12 @@ impl PeerLink {
                     self.pidx,
                     e.to_errno(),
                 );
-                let todo = live.machine.corrupt(now());
-                self.carry_out(live, todo);
+                self.corrupt(live);
             }
         }
     }
 
+    #[inline(never)]
     fn open_channel(
         &self,
         live: &mut Live,
@@ -450,6 +475,7 @@ impl PeerLink {
     }
 
     /// The window to the peer's commons, if there is one.
+    #[inline(never)]
     fn commons_of(&self, peer: &Hello) -> Option<(RemoteMemory, u64)> {
         let commons = further::commons_of(&self.shared, self.pidx, &peer.further);
         commons.unwrap_or_else(|e| {
@@ -555,8 +581,7 @@ impl PeerLink {
         // A peer is entered once in an epoch. One that goes over to another fabric may come back,
         // and what it sends meanwhile is for nobody.
         if active.entered && (is_renamed || self.is_split(active)) {
-            let todo = live.machine.corrupt(now());
-            return self.carry_out(live, todo);
+            return self.corrupt(live);
         }
         self.enter_peer(live);
     }
@@ -597,8 +622,7 @@ impl Work for PeerLink {
         };
         self.observe(live);
         self.follow_identity(live);
-        let todo = live.machine.tick(now());
-        self.carry_out(live, todo);
+        self.step(live, |machine| machine.tick(now()));
         if let Some(active) = &live.active {
             active.link.channel().watch_engine();
             // The safety net under lost writes and lost doorbells.

@@ -42,7 +42,7 @@ impl Part {
     /// if it has less.
     pub fn of_descriptor(fd: i32, off: u64, len: u64) -> Result<Self> {
         let page = PAGE_SIZE as u64;
-        if len == 0 || !off.is_multiple_of(page) || !len.is_multiple_of(page) {
+        if len == 0 || off % page != 0 || len % page != 0 {
             return Err(EINVAL);
         }
         // SAFETY: Always safe, in process context.

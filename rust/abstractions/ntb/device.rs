@@ -33,6 +33,18 @@ pub struct WindowLimits {
     pub size_max: u64,
 }
 
+impl WindowLimits {
+    /// Whether the window can lead to memory that begins there.
+    pub fn is_aligned(&self, address: u64) -> bool {
+        address.checked_rem(self.addr_align) == Some(0)
+    }
+
+    /// Whether the window can be of so many bytes.
+    pub fn is_size(&self, len: u64) -> bool {
+        len <= self.size_max && len.checked_rem(self.size_align) == Some(0)
+    }
+}
+
 /// A range of physical addresses, in bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct AddressRange {

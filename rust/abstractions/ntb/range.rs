@@ -84,7 +84,7 @@ impl MappedRange {
     pub fn of_device(dev: &NtbDev, range: &DeviceRange, len: u64) -> Result<Self> {
         let page = PAGE_SIZE as u64;
         let whole = range.len().checked_next_multiple_of(page);
-        if !range.phys().is_multiple_of(page) || whole.is_none_or(|whole| len > whole) {
+        if range.phys() % page != 0 || whole.is_none_or(|whole| len > whole) {
             return Err(EINVAL);
         }
         let mapping = Mapping::Device {

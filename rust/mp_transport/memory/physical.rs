@@ -98,7 +98,7 @@ impl LeadWindows for OwnWindows {
 
     fn check(&self, _window: u32, phys: u64, len: u64) -> Result {
         let whole = len.checked_next_multiple_of(PAGE).ok_or(ENOSPC)?;
-        if !phys.is_multiple_of(PAGE) || !is_device_memory(phys, whole) {
+        if phys % PAGE != 0 || !is_device_memory(phys, whole) {
             return Err(error::unsupported());
         }
         PageFrame::at(phys, Cache::WriteCombining).map(|_| ())

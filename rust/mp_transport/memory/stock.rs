@@ -319,7 +319,7 @@ impl Stock {
 
     /// See [`Memory::store`](super::Memory::store).
     pub(super) fn store(&self, off: u64, src: &[u8]) -> Result {
-        let is_words = off.is_multiple_of(WORD as u64) && src.len().is_multiple_of(WORD);
+        let is_words = off % (WORD as u64) == 0 && src.len() % WORD == 0;
         self.with_bytes(|bytes| {
             if !is_words || src.len() > LINE {
                 return bytes.write(off, src);

@@ -394,13 +394,14 @@ impl Channel {
         let queues = ours.queues.min(theirs.queues);
         let ring = |ring| {
             let (to, from) = (theirs.ring(ring), ours.ring(ring));
-            let (to, from) = (to.expect("validated"), from.expect("planned"));
+            let to = to.and_then(|to| to.check().ok()).expect("validated");
+            let from = from.and_then(|from| from.check().ok()).expect("planned");
             let urgent = ring == CONTROL_RING;
-            let half = Tx::new(to, tx, rx, made.ringing, urgent, None).expect("validated");
+            let half = Tx::new(to, tx, rx, made.ringing, urgent, None);
             let places = (0..RX_HELD).map(|_| None).collect();
             let parts = Parts::default();
             let other = Rx::new(from, tx, rx, made.ringing, urgent, parts, places);
-            (half, other.expect("planned"))
+            (half, other)
         };
         let rings: Vec<_> = (CONTROL_RING..=queues).map(ring).collect();
         Channel {

@@ -7,7 +7,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;
 
-use mp_proto::herald::Herald;
+use mp_proto::herald::{self, Herald};
 use mp_proto::link::Role;
 use mp_proto::manage::Message;
 use mp_proto::wire::PeerId;
@@ -25,7 +25,7 @@ use crate::wire::CPUS;
 pub const MAX_PEERS: usize = 64;
 
 /// The heralds of the root processor.
-pub type AnyHerald = Herald<MAX_PEERS>;
+pub type AnyHerald = Herald<Vec<herald::Entry>>;
 
 /// Entities of one port.
 const STRIDE: usize = 9;

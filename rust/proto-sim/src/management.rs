@@ -5,7 +5,7 @@
 
 use std::rc::Rc;
 
-use mp_proto::herald::{Member, Path};
+use mp_proto::herald::{Entry, Member, Path};
 use mp_proto::manage::{Announced, Message, PeerStats, FUNC_ID};
 use mp_proto::wire::{Envelope, MsgHdr, PeerData, PeerId, Priority, WayTag};
 
@@ -25,7 +25,7 @@ const RENEWAL: u64 = 2000 * MS;
 pub struct Endpoint {
     life: u32,
     member: Member,
-    herald: Box<AnyHerald>,
+    herald: AnyHerald,
 }
 
 /// Another endpoint, to an endpoint.
@@ -163,7 +163,7 @@ impl Host {
     }
 
     fn path(&self, a: usize, b: usize, now: u64) -> Path {
-        let [a, b] = [a, b].map(|n| (&self.endpoints[n].member, &*self.endpoints[n].herald));
+        let [a, b] = [a, b].map(|n| (&self.endpoints[n].member, &self.endpoints[n].herald));
         Path::between(a, b, now)
     }
 
@@ -191,7 +191,7 @@ impl Host {
             self.endpoints.push(Endpoint {
                 life: peer.life,
                 member,
-                herald: Box::default(),
+                herald: AnyHerald::new(vec![Entry::default(); MAX_PEERS]),
             });
         }
     }

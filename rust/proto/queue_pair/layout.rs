@@ -123,7 +123,7 @@ impl Layout {
         let inside = |(off, len): &(u64, u64)| {
             *len == 0
                 || (*off >= HEADER_SIZE as u64
-                    && off.is_multiple_of(u64::from(LINE))
+                    && off % u64::from(LINE) == 0
                     && off.checked_add(*len).is_some_and(|end| end <= self.len))
         };
         let apart = areas.iter().enumerate().all(|(n, a)| {
@@ -140,7 +140,7 @@ impl Layout {
             && power_of_two_in(self.lines, MIN_LINES, MAX_LINES)
             && (self.free == 0 || power_of_two_in(self.free, 8, MAX_SLOTS))
             && self.slots <= MAX_SLOTS
-            && self.slot_size.is_multiple_of(LINE)
+            && self.slot_size % LINE == 0
             && (self.slots == 0 || self.slot_size != 0)
             && (1..=MAX_STREAMS).contains(&self.streams)
             && areas.iter().all(inside)

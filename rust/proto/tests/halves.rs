@@ -184,11 +184,12 @@ impl Two {
         receiver.peers = sender.own.clone();
         let places = (0..RX_HELD).map(|_| None).collect();
         let parts = Lengths::default();
-        let tx = SendingHalf::new(LARGE, one, other, level, false, None);
-        let rx = ReceivingHalf::new(LARGE, other, one, level, false, parts, places);
+        let place = LARGE.check().expect("a good place");
+        let tx = SendingHalf::new(place, one, other, level, false, None);
+        let rx = ReceivingHalf::new(place, other, one, level, false, parts, places);
         Two {
-            tx: tx.expect("a good place"),
-            rx: rx.expect("a good place"),
+            tx,
+            rx,
             sender,
             receiver,
             kept: RefCell::default(),

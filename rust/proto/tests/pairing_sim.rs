@@ -106,7 +106,7 @@ impl Storm {
         Storm {
             two: Two::new([4 + dice.below(24), 4 + dice.below(24)]),
             dice,
-            keen: seed.is_multiple_of(2),
+            keen: seed % 2 == 0,
             foreign: Default::default(),
             bare: Default::default(),
         }

@@ -193,9 +193,9 @@ impl Two {
     fn step(&mut self, what: u8, n: usize) {
         let open = self.copies.len();
         match what {
-            0 => self.begin(n % CONNECTIONS, n.is_multiple_of(2), n % 23),
-            1 if open != 0 && n.is_multiple_of(4) => self.end(n % open),
-            2 if n.is_multiple_of(16) => self.lose_link(),
+            0 => self.begin(n % CONNECTIONS, n % 2 == 0, n % 23),
+            1 if open != 0 && n % 4 == 0 => self.end(n % open),
+            2 if n % 16 == 0 => self.lose_link(),
             3..=6 if open != 0 => drop(self.advance(n % open)),
             7 => drop(self.serve()),
             8 => drop(self.push()),

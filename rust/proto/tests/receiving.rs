@@ -209,9 +209,9 @@ impl Ring {
             open: None,
             has_memory: has_memory.clone(),
         };
-        let half = Half::new(place, tx, rx, Ringing::Level, urgent, parts, places(count));
+        let good = place.check().expect("a good place");
         Ring {
-            half: half.expect("a good place"),
+            half: Half::new(good, tx, rx, Ringing::Level, urgent, parts, places(count)),
             world: World::new(
                 4096 + place.size as usize,
                 4096,

@@ -171,8 +171,9 @@ impl Ring {
         let (tx, rx) = (Tag::new(11, 22), Tag::new(22, 11));
         let engine = Rc::<RefCell<Engine>>::default();
         let copies = copies.then(|| engine.clone());
+        let place = PLACE.check().expect("a good place");
         Ring {
-            half: SendingHalf::new(PLACE, tx, rx, Ringing::Level, urgent, copies).expect("good"),
+            half: SendingHalf::new(place, tx, rx, Ringing::Level, urgent, copies),
             engine,
             world: World::new(
                 4096,

@@ -9,7 +9,7 @@ import sys
 import time
 from pathlib import Path
 
-from . import initramfs, qemu
+from . import initramfs, kmodules, qemu
 from .guest import Guest
 from .run import Run
 from .settings import MIB, RigError, Settings, host_names
@@ -116,7 +116,9 @@ class Fabric:
         logs.mkdir(parents=True, exist_ok=True)
         if self.settings.accel == "kvm":
             self._try_acceleration(logs / "trial.log")
-        (directory / "initramfs").write_bytes(initramfs.pack(self.settings.guest_init))
+        modules = kmodules.before_files(self.settings.modules_dir)
+        archive = initramfs.pack(self.settings.guest_init, modules)
+        (directory / "initramfs").write_bytes(archive)
         for board in self.settings.boards:
             self._start_server(board, logs / f"server{board.number}.log")
         names = host_names(self.settings.hosts)

@@ -19,14 +19,16 @@ class RigError(Exception):
 
 
 def flavour():
-    """Which kernel is asked for, with the modules for it: `rig`, `debug` or `races`."""
+    """Which kernel is asked for, with the modules for it: `rig`, `debug`, `races` or `stock`."""
+    if os.environ.get("KERNEL") == "stock":
+        return "stock"
     asked = (name for name in ("debug", "races") if os.environ.get(name.upper()) == "1")
     return next(asked, "rig")
 
 
 # Every time limit is multiplied by this: for kernels that check everything, and
 # for machines that are busy.
-PATIENCE = float(os.environ.get("RIG_PATIENCE") or (1 if flavour() == "rig" else 4))
+PATIENCE = float(os.environ.get("RIG_PATIENCE") or (4 if flavour() in ("debug", "races") else 1))
 
 
 # Guests see the host's files, but have these for themselves.
@@ -87,13 +89,15 @@ _AREA_STEP = 4 * MIB
 def _kernel_dir():
     if named := os.environ.get("KDIR"):
         return seen_by_guests(Path(named))
-    return seen_by_guests(_built_kernel(flavour()))
+    return built_kernel(flavour())
 
 
 @functools.cache
-def _built_kernel(kind):
-    command = [CHECKOUT / "scripts/kernel.sh", "--print-dir"]
-    if kind != "rig":
+def built_kernel(kind):
+    """Where the kernel of that flavour is."""
+    script = "stock.sh" if kind == "stock" else "kernel.sh"
+    command = [CHECKOUT / "scripts" / script, "--print-dir"]
+    if kind in ("debug", "races"):
         command.append(f"--{kind}")
     try:
         found = subprocess.run(
@@ -102,7 +106,7 @@ def _built_kernel(kind):
     except (OSError, subprocess.SubprocessError) as error:
         detail = getattr(error, "stderr", None) or error
         raise RigError(f"no kernel to boot: {str(detail).strip()}") from error
-    return Path(found.stdout.strip())
+    return seen_by_guests(Path(found.stdout.strip()))
 
 
 def programs_dir():

@@ -12,9 +12,11 @@ use std::io;
 use std::path::Path;
 
 use rustix::mount::{mount, mount_bind, mount_move, MountFlags};
+use rustix::system::init_module;
 
 use crate::network;
 
+const MODULES: &str = "/modules";
 const LOWER: &str = "/host";
 const SCRATCH: &str = "/scratch";
 const ROOT: &str = "/root.new";
@@ -39,13 +41,28 @@ fn attach(source: &str, target: &str, kind: &str, flags: MountFlags, data: &str)
         .map_err(|e| while_doing(format_args!("mount {kind} on {target}"))(e.into()))
 }
 
-/// Mount everything, move the process to the new root, name the host and
+/// Load the modules that the RAM disk has, in the order of their names.
+fn load_modules() -> io::Result<()> {
+    let mut paths = fs::read_dir(MODULES)?
+        .map(|entry| Ok(entry?.path()))
+        .collect::<io::Result<Vec<_>>>()?;
+    paths.sort();
+    for path in paths {
+        let module = fs::read(&path)?;
+        init_module(&module, c"")
+            .map_err(|e| while_doing(format_args!("load {}", path.display()))(e.into()))?;
+    }
+    Ok(())
+}
+
+/// Load modules, mount everything, move the process to the new root, name the host and
 /// bring up the loopback interface.
 ///
 /// # Errors
 /// The first step without which the guest is of no use.
 pub fn assemble_root() -> io::Result<()> {
     let none = MountFlags::empty();
+    load_modules()?;
     let host_options = format!("{NINE_P},cache=loose");
     attach("rootfs", LOWER, "9p", MountFlags::RDONLY, &host_options)?;
     attach("scratch", SCRATCH, "tmpfs", none, "mode=755")?;
