@@ -209,7 +209,7 @@ impl Grant {
         let Place { window, off } = Place::decode(place);
         let end = off.checked_add(len).ok_or(Refused::Place)?;
         let valid = (u64::from(MIN_BUFFER)..=u64::from(MAX_BUFFER)).contains(&len);
-        if window != ARENA || end > reached || !valid || !off.is_multiple_of(8) {
+        if window != ARENA || end > reached || !valid || off % 8 != 0 {
             return Err(Refused::Place);
         }
         let len = len as u32;

@@ -220,7 +220,7 @@ impl Hello {
     pub fn is_reached(&self, reached: u64) -> bool {
         let Place { window, off } = Place::decode(self.table);
         let end = off.checked_add(u64::from(self.slots) * Entry::SIZE);
-        window == ARENA && off.is_multiple_of(PAGE) && end.is_some_and(|end| end <= reached)
+        window == ARENA && off % PAGE == 0 && end.is_some_and(|end| end <= reached)
     }
 }
 
