@@ -251,6 +251,8 @@ struct Core {
     is_greeted: bool,
     /// The peer's version has been reported as another one.
     is_version_told: bool,
+    /// Processes have reached each other since this service was loaded.
+    has_met: bool,
     /// The interface has gone.
     removed: bool,
 }
@@ -359,6 +361,7 @@ impl Link {
                     opening: None,
                     is_greeted: false,
                     is_version_told: false,
+                    has_met: false,
                     removed: false,
                 }),
                 partner <- new_spinlock_bh!(None),
@@ -644,6 +647,11 @@ impl Link {
         let partner = Partner::new(&outbox, life, up.memory.clone())?;
         let way = self.questions.way(&outbox, life)?;
         outbox.hold(core.shared.engine.owed_by_up())?;
+        if !core::mem::replace(&mut core.has_met, true) {
+            // Of this service it has been granted nothing yet. The one that was loaded before may have
+            // granted it something in this epoch: of that it has let go before it answered.
+            up.memory.peer_let_all_go();
+        }
         core.opening = None;
         core.up = Some(up);
         self.opened(core, &outbox, partner, way);

@@ -608,6 +608,16 @@ impl Memory {
         self.pool.peer_let_go(self.epoch, off)
     }
 
+    /// The peer has said that it does not reach anything any more of what it was granted in this
+    /// epoch, pieces and exposures: as if it had [let go](Self::peer_let_go) of each. Nothing happens
+    /// once the epoch is over.
+    ///
+    /// Grants do not tell services apart. Where two services grant pieces of one link, neither may
+    /// call this.
+    pub fn peer_let_all_go(&self) {
+        self.pool.peer_let_all_go(self.epoch);
+    }
+
     /// Whether a window of the peer could be led to that memory, if it were free.
     ///
     /// # Errors

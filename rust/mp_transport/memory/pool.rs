@@ -155,14 +155,26 @@ impl Pool {
     /// Begin an epoch and say its number.
     pub(super) fn begin_epoch(&self) -> u64 {
         let mut epoch = self.epoch.lock();
+        self.let_all_go();
+        epoch.number += 1;
+        epoch.is_up = true;
+        epoch.number
+    }
+
+    /// The peer reaches nothing any more of what it was granted.
+    fn let_all_go(&self) {
         self.arena.let_all_go(self.link);
         if let Some(commons) = self.commons() {
             commons.let_all_go(self.link);
         }
         self.exposed.lock().let_all_go();
-        epoch.number += 1;
-        epoch.is_up = true;
-        epoch.number
+    }
+
+    /// See [`Memory::peer_let_all_go`](super::Memory::peer_let_all_go).
+    pub(super) fn peer_let_all_go(&self, epoch: u64) {
+        if let Ok(_epoch) = self.in_epoch(epoch) {
+            self.let_all_go();
+        }
     }
 
     /// End an epoch. What is in quarantine stays there: the peer may not know yet.
