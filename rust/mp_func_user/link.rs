@@ -14,7 +14,6 @@
 use crate::{
     asked::{
         Asked,
-        Lack,
         Waiter, //
     },
     bells::Bells,
@@ -127,7 +126,8 @@ use mp_proto::{
         },
         Refusal,
         Unheard, //
-    }, //
+    },
+    turns::Lack, //
 };
 use mp_transport::{
     frame::RxFrame,

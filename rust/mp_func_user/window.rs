@@ -461,10 +461,23 @@ impl Window {
     ///
     /// `ENOMEM`; nothing is shown.
     pub(crate) fn show(&mut self, piece: Arc<Piece>) -> Result {
+        self.show_once_held(piece, Piece::hold)
+    }
+
+    /// As [`show`](Self::show), where `hold` is [`Piece::hold`], and what a test does around it.
+    ///
+    /// # Errors
+    ///
+    /// Those of `hold`, `ENOMEM`; nothing is shown.
+    pub(crate) fn show_once_held(
+        &mut self,
+        piece: Arc<Piece>,
+        hold: impl FnOnce(&Piece, Arc<dyn Holder>) -> Result<Option<Hold>>,
+    ) -> Result {
         drop(self.hold.take());
         let mapping = self.published.mapping();
         let revoker = Arc::new(Revoker(mapping.clone()), GFP_KERNEL_ACCOUNT)?;
-        match piece.hold(revoker) {
+        match hold(&piece, revoker) {
             Ok(hold) => {
                 self.hold = hold;
                 mapping.show(piece.clone());

@@ -132,6 +132,28 @@ mod tests {
         Ok(())
     }
 
+    /// The epoch ends between the two steps: a fault before that has found nothing, and to one after it
+    /// the piece names no frames. Were memory shown first, a frame from before would stay with the process.
+    #[test]
+    fn what_goes_as_it_is_shown_was_shown_to_nobody() -> Result {
+        let (_pool, memory) = link()?;
+        let (mut window, mapping) = remote(&memory)?;
+        let there = piece(Piece::Remote(memory.reach(0, PAGE)?))?;
+        window.release();
+        let mut is_held = false;
+        window.show_once_held(there.clone(), |piece, holder| {
+            assert!(!mapping.is_live());
+            let hold = piece.hold(holder)?;
+            is_held = hold.is_some();
+            assert!(!mapping.is_live());
+            memory.end();
+            Ok(hold)
+        })?;
+        assert!(is_held);
+        assert_eq!(there.phys_address(0, PAGE), Err(error::not_connected()));
+        Ok(())
+    }
+
     struct Number(u32);
 
     impl Keyed<u32> for Number {

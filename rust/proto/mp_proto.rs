@@ -27,6 +27,7 @@
 //! | [`arena`] | segments cut from inbound memory |
 //! | [`reach`] | places in what a peer reaches, over all windows |
 //! | [`target`] | where exposed windows lead, for senders that lead them |
+//! | [`turns`] | whose turn it is among calls that wait to ask a peer |
 //! | [`rows`] | tables in which nothing is found by a scan |
 //! | [`name`] | names that processes choose |
 //! | [`route`] | the way of a frame: delivered here, or forwarded |
@@ -92,6 +93,7 @@ pub mod sharing;
 pub mod side;
 pub mod stores;
 pub mod target;
+pub mod turns;
 pub mod version;
 pub mod wire;
 pub mod work;

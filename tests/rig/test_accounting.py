@@ -21,6 +21,8 @@ CONTEXTS = 256
 # More than `MOST` altogether.
 MANY_CONTEXTS = 1000
 CONNECTIONS, LENGTH = 64, 256
+# Segments over the same memory: each has a list of its pages.
+LISTS, PINNED, POINTER = 64, 8 * MIB, 8
 # How much of what is there is charged at least, and of what was there at most.
 CHARGED, LEFT = 0.9, 0.25
 # What a group may have, and a program needs some of.
@@ -78,6 +80,23 @@ def test_what_a_process_opens_counts_for_its_group(fabric):
         before = of.charged()
         assert process.open(CONTEXTS) == CONTEXTS
         assert of.charged() - before >= CHARGED * CONTEXTS * CONTEXT
+
+
+def test_lists_of_pages_count_for_the_group_as_long_as_they_are_there(fabric):
+    with group(fabric.rp, "registers") as of, of.process() as process:
+        memory = process.memory(PINNED)
+        fields = {"length": PINNED, "flags": MP.SEGMENT_EMPTY}
+        make = lambda n: process.call("SEGMENT_CREATE", "mp_segment_create", id=1 + n, **fields)
+        segments = [make(n).handle for n in range(LISTS)]
+        before = of.charged()
+        for segment in segments:
+            registered = {"handle": segment, "address": memory, "length": PINNED}
+            process.call("SEGMENT_REGISTER", "mp_segment_register", **registered)
+        lists = LISTS * PINNED // PAGE * POINTER
+        assert of.charged() - before >= CHARGED * lists
+        for segment in segments:
+            process.close(segment)
+        until(lambda: of.charged() - before <= LEFT * lists)
 
 
 def test_messages_that_nobody_takes_count_for_the_group_of_their_port(fabric):

@@ -5,9 +5,10 @@ ever has ended what it was for.
 Each bridge has one window, so segments of the host are cut of the same memory as the session's.
 """
 
+import errno
 import struct
 import time
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 
 import pytest
 import sharing
@@ -51,7 +52,7 @@ def windows(process, handle):
 
 @contextmanager
 def storing(owner, back, user, there):
-    """Inside, a host stands still whose process stores into a window of a session."""
+    """Inside, a host stands still whose process stores into a window of a session, which is told."""
     near = session(owner, back, MP.ROLE_SERVER, local_min=LENGTH, local_max=LENGTH)
     far = session(user, there, MP.ROLE_CLIENT, remote_min=LENGTH, remote_max=LENGTH)
     owner.wait(near, MP.EVENT_PAIRED)
@@ -65,20 +66,26 @@ def storing(owner, back, user, there):
         assert time.monotonic() < end, "nobody stores"
     user.guest.freeze()
     try:
-        yield
+        yield near
     finally:
         user.guest.thaw()
 
 
+def segments_of(process, length):
+    """Segments of so many bytes, until no memory has room for another one."""
+    fields = {"id": NUMBER, "id_more": 10_000, "length": length}
+    made = []
+    while True:
+        try:
+            made.append(process.call("SEGMENT_CREATE", "mp_segment_create", **fields).handle)
+        except OSError as error:
+            assert error.errno == errno.ENOSPC
+            return made
+
+
 def all_that_is_free(process):
     """Segments of as much memory as there is: where they are mapped, and how long they are."""
-    made = []
-    for length in (PIECE, PAGE):
-        fields = {"id": NUMBER, "id_more": 10_000, "length": length}
-        with suppress(OSError):
-            while True:
-                handle = process.call("SEGMENT_CREATE", "mp_segment_create", **fields).handle
-                made.append((handle, length))
+    made = [(handle, length) for length in (PIECE, PAGE) for handle in segments_of(process, length)]
     return [(process.map_segment(handle), length) for handle, length in made]
 
 
@@ -86,48 +93,60 @@ def free_bytes(process):
     return sum(length for _, length in all_that_is_free(process))
 
 
-def test_nobody_is_given_what_a_lost_peer_may_store_into(fabric):
+@pytest.mark.parametrize("ends", ["its process has ended", "it was closed before the link has ended"])
+def test_nobody_is_given_what_a_lost_peer_may_store_into(fabric, ends):
     """The link has ended here, then the process; the peer's goes on where it was."""
     user_host, host = fabric.hosts
+    with sharing.Process(host) as process:
+        process.wait_until_up(process.interface())
+        whole = free_bytes(process)
     with sharing.Process(user_host) as user, sharing.Process(host) as owner:
         there, back = user.interface(), owner.interface()
         user.wait_until_up(there)
         owner.wait_until_up(back)
-        total = owner.call("INTERFACE", "mp_interface", id=back).local_total
-        with storing(owner, back, user, there):
-            owner.wait_until_up(back, up=False, timeout=60)
-            owner.exit()
-            other = sharing.Process(host)
-            segments = all_that_is_free(other)
-            assert total // 2 <= sum(length for _, length in segments) <= total - LENGTH
-    with other:
-        other.wait_until_up(other.interface(), timeout=60)
-        for memory, length in segments:
-            assert other.scan(memory, length) == 0
+        with sharing.Process(host) as other:
+            with storing(owner, back, user, there) as session:
+                if ends.startswith("it was closed"):
+                    owner.close(session)
+                owner.wait_until_up(back, up=False, timeout=60)
+                owner.exit()
+                segments = all_that_is_free(other)
+                assert sum(length for _, length in segments) == whole - LENGTH
+            other.wait_until_up(other.interface(), timeout=60)
+            for memory, length in segments:
+                assert other.scan(memory, length) == 0
+
+
+def paired(process, peer):
+    """The liar has a page of a session's that it may store to."""
+    party = Party(process, process.interface())
+    handle, number = posted(party, peer)
+    words = struct.pack("<2I4Q", THEIRS, UID, 0, 0, reserved(peer, number), PAGE)
+    peer.say_of(number, PAIRED | UNPOSTED, words)
+    party.wait(handle, MP.EVENT_PAIRED)
+
+
+def free_on(host):
+    with sharing.Process(host) as process:
+        return free_bytes(process)
 
 
 def test_a_service_that_is_loaded_anew_gives_nobody_what_the_peer_has_not_let_go_of(fabric):
-    """The session's process has ended, of which the peer has not said anything."""
+    """The session's process has ended, of which the peer has not said anything. It has let go when it
+    begins another epoch."""
     liar, host = fabric.hosts
     stack.unload(liar, modules=MODULES)
     with Liar(liar, host, parameters=BRIDGE) as peer:
         peer.greet()
+        whole = free_on(host)
         with sharing.Process(host) as process:
-            whole = free_bytes(process)
-        with sharing.Process(host) as process:
-            party = Party(process, process.interface())
-            handle, number = posted(party, peer)
-            words = struct.pack("<2I4Q", THEIRS, UID, 0, 0, reserved(peer, number), PAGE)
-            peer.say_of(number, PAIRED | UNPOSTED, words)
-            party.wait(handle, MP.EVENT_PAIRED)
+            paired(process, peer)
         peer.hear_of_session(CLOSE)
         stack.unload(host, modules=("mp_func_user",))
         stack.load(host, modules=("mp_func_user",), parameters=LIMITS)
-        with sharing.Process(host) as process:
-            assert free_bytes(process) == whole - PAGE
-        # In the next epoch it has.
+        assert free_on(host) == whole - PAGE
         stack.unload(liar, modules=("mp_frame_test", "pximc_ntb"))
-        stack.load(liar, modules=("pximc_ntb", "mp_frame_test"), parameters=BRIDGE | ITS_SERVICE)
+        below = BRIDGE | ITS_SERVICE
+        stack.load(liar, modules=("pximc_ntb", "mp_frame_test"), parameters=below)
         peer.greet()
-        with sharing.Process(host) as process:
-            assert free_bytes(process) == whole
+        assert free_on(host) == whole

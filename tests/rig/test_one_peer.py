@@ -84,7 +84,8 @@ def friends(fabric):
 
 @contextmanager
 def scribbling(liar, host):
-    """Once a host has stored to every page of another one that any of its windows leads to."""
+    """Once a host has stored to all pages of another one's arena and commons that its windows lead
+    to, and to the first four pages of what it is exposed."""
     parameters = {"mp_func_test": f"dst={peer_id(host)} scribble=1"}
     stack.load(liar, modules=TEST, parameters=parameters)
     try:

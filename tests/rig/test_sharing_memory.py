@@ -493,7 +493,6 @@ def test_memory_of_a_function_is_named_by_its_bar(fabric):
             ({"length": length + PAGE}, errno.ERANGE),
             ({"address": length, "length": PAGE}, errno.ERANGE),
             ({"length": PAGE, "pci_bar": 6}, errno.ENODEV),
-            ({"length": PAGE, "pci_domain_high": 0x7FFF}, errno.ENODEV),
         ):
             with fails(error):
                 by_bar(**changes)
@@ -502,6 +501,26 @@ def test_memory_of_a_function_is_named_by_its_bar(fabric):
         owner.write(owner.map_segment(segment), b"word")
         memory = f"/sys/bus/pci/devices/{name}/resource{number}"
         assert b"word" == bytes.fromhex(owner.guest.run(f"python3 -c '{_WORD}' {memory} 0").out)
+        owner.close(segment)
+
+
+def test_a_domain_of_more_than_16_bits_is_another_one(fabric):
+    """A function is not found by the low half of its domain alone, which there is."""
+    with pair(fabric, same=True) as (owner, back, _, _):
+        owner.guest.run(f"echo 1 > /sys/bus/pci/devices/{INSTRUMENT}/enable")
+        place = bar(INSTRUMENT, 2)
+        segment = empty(owner, 53, PAGE)
+        register = {"handle": segment, "flags": MP.REGISTER_BAR, "length": PAGE, **place}
+        serve = {"interface": back, "role": 1, "location": MP.LOCATION_BAR, "protocol": 8}
+        serve |= {"local_min": PAGE, "local_max": PAGE, **place}
+        for high in (1, 0x7FFF, 0x8000, 0xFFFF):
+            with fails(errno.ENODEV):
+                fields = {**register, "pci_domain_high": high}
+                owner.call("SEGMENT_REGISTER", "mp_segment_register", **fields)
+            with fails(errno.ENODEV):
+                fields = {**serve, "pci_domain_high": high}
+                owner.call("SESSION_OPEN", "mp_session_open", **fields)
+        owner.call("SEGMENT_REGISTER", "mp_segment_register", **register)
         owner.close(segment)
 
 

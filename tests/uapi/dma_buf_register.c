@@ -153,6 +153,38 @@ static void is_for_windows_only(void)
 	GIVES(EOPNOTSUPP, MP_IOC_SEGMENT_PUBLISH, &placed);
 }
 
+/* Neither out of it nor into it, in the background or not. */
+static void is_not_copied(void)
+{
+	struct mp_queue_create create = {
+		.size = sizeof(create), .interface = loopback(), .entries = 1,
+	};
+	struct mp_copy copy = { .length = 8 };
+	struct mp_queue_start start = {
+		.size = sizeof(start), .count = 1, .copies = address(&copy), .copy_size = sizeof(copy),
+	};
+	struct mp_queue info = { .size = sizeof(info) };
+	struct mp_segment_register given;
+	uint32_t handle = empty_segment(828, PAGE);
+
+	given = part(handle, make(1), 0, PAGE);
+	GOES(MP_IOC_SEGMENT_REGISTER, &given);
+	GOES(MP_IOC_QUEUE_CREATE, &create);
+	info.handle = start.handle = create.handle;
+	publish(create.interface, 829, PAGE);
+	start.connection = connect_to(create.interface, MP_OBJECT_SEGMENT, 829, 0);
+	start.segment = handle;
+	GIVES(ENXIO, MP_IOC_QUEUE_START, &start);
+	HOLDS(at_interface(MP_IOC_SEGMENT_PREPARE, handle, create.interface) == 0);
+	GIVES(EOPNOTSUPP, MP_IOC_QUEUE_START, &start);
+	start.flags = MP_QUEUE_READ;
+	GIVES(EOPNOTSUPP, MP_IOC_QUEUE_START, &start);
+	GOES(MP_IOC_QUEUE, &info);
+	HOLDS(info.state == MP_QUEUE_IDLE);
+	HOLDS(mapped() == 0);
+	on_handle(MP_IOC_CLOSE, handle);
+}
+
 /* The driver keeps the memory where it is from preparing on until the segment is gone. */
 static void is_mapped_from_preparing_on(void)
 {
@@ -270,6 +302,7 @@ static const struct {
 } scenarios[] = {
 	{ "refused", refuses_what_cannot_be },
 	{ "windows", is_for_windows_only },
+	{ "copies", is_not_copied },
 	{ "mapped", is_mapped_from_preparing_on },
 	{ "ended", is_not_mapped_for_what_has_ended },
 	{ "slow", holds_up_nobody },
