@@ -549,6 +549,8 @@ impl<R: Rng> Link<R> {
 
     /// What stands in the own status page: [`Hello::read`] and [`read_beat`]. Call it before
     /// [`Self::tick`], so that a late caller does not take itself for a silent peer.
+    // Not inlined: with the Hello, a caller in a kernel has much on its stack.
+    #[inline(never)]
     pub fn observe(&mut self, hello: Option<Hello>, beat: u64, now: u64) -> Actions {
         let mut todo = Actions::default();
         if !matches!(self.state, State::Mapped | State::Up) {
