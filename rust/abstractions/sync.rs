@@ -65,7 +65,7 @@ macro_rules! new_spinlock_bh {
 }
 pub use new_spinlock_bh;
 
-/// Initialises by the value that `make` returns, which need not lie on the stack first: that of a
+/// Initialise by the value that `make` returns, which need not lie on the stack first: that of a
 /// kernel is small.
 pub fn in_place<T>(make: impl FnOnce() -> T) -> impl Init<T> {
     let fill = move |place: *mut T| {

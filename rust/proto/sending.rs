@@ -32,8 +32,7 @@ pub use context::{Context, Copies, Payload, Pending, SendError};
 
 use crate::memory::{Inbound, OutOfBounds, Outbound};
 use crate::ring::{
-    units_for, Armed, Chunk, Corrupt, GoodPlace, Producer, ReserveError, Ringing, Slot,
-    Split, UNIT,
+    units_for, Armed, Chunk, Corrupt, GoodPlace, Producer, ReserveError, Ringing, Slot, Split, UNIT,
 };
 use crate::wire::{BlockHdr, Envelope, Tag, FUNC_HDR_MAX};
 

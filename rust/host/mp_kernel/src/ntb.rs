@@ -3,7 +3,7 @@
 //! The NTB core, for clients.
 
 // Parts are for drivers of bridges, or for tests in guests; the kernel has an older clippy.
-#[allow(clippy::manual_is_multiple_of, dead_code)]
+#[allow(dead_code)]
 pub(crate) mod access;
 pub mod client;
 pub mod device;
