@@ -41,7 +41,7 @@ use std::{
 const MS: u64 = 1_000_000;
 
 /// Seeds of each test, unless the environment says otherwise.
-const SEEDS: u64 = 20;
+const SEEDS: u64 = 8;
 
 /// Frames of each stream that have to arrive between two events.
 const FRAMES: u32 = 20;
