@@ -162,7 +162,7 @@ run_stopped() {
 
 # On Debian's own kernel: what does not need more than the modules and the libraries.
 run_stock() {
-	run_guests stock -k test_stock "$@"
+	run_guests stock -k "test_stock or test_module_stacks" "$@"
 }
 
 # On the kernel that looks for data races, which is built for it: what moves data,

@@ -174,32 +174,36 @@ impl Queue {
         };
         let shared = &*self.shared;
         let queue = shared.device.tx_queue(TO_ALL);
+        // Those that say that they have room.
+        let mut eager = 0;
         for _ in 0..ATTEMPTS {
             let full = full(shared, frame, state.delivery.missing());
             let without = state.delivery.refused(full, now);
-            if without != 0 {
-                shared
-                    .counters
-                    .tx_flood_dropped
-                    .add(without.count_ones().into());
-                state.is_lost = true;
-            }
+            state.is_lost |= self.goes_without(without);
             if state.delivery.missing() == 0 {
                 break;
             }
             if let Some(queue) = &queue {
                 queue.stop();
             }
-            let mut room = false;
-            shared.for_ports(state.delivery.missing(), |port| room |= port.await_room());
-            if !room {
+            eager = 0;
+            shared.for_ports(state.delivery.missing(), |port| {
+                if port.await_room() {
+                    eager |= bit(port.peer().index());
+                }
+            });
+            if eager == 0 {
                 return;
             }
         }
         if state.delivery.missing() != 0 {
-            state.delivery.cancel();
+            // They took nothing all the same. The others are waited for.
+            state.delivery.pass_over(eager, now);
             shared.counters.tx_given_up.add(1);
-            state.is_lost = true;
+            state.is_lost |= self.goes_without(eager);
+            if state.delivery.missing() != 0 {
+                return;
+            }
         }
         if state.is_lost {
             frame.fail(EIO);
@@ -209,6 +213,13 @@ impl Queue {
         if let Some(queue) = queue.filter(|queue| queue.is_stopped()) {
             queue.wake();
         }
+    }
+
+    /// Count that a packet goes without these peers; whether there are any.
+    fn goes_without(&self, peers: PeerSet) -> bool {
+        let count = peers.count_ones();
+        self.shared.counters.tx_flood_dropped.add(count.into());
+        count != 0
     }
 }
 

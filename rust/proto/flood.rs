@@ -107,6 +107,17 @@ impl Delivery {
         without
     }
 
+    /// `peers` say again and again that they have room, and take nothing: the packet goes without them,
+    /// and they are passed over.
+    pub fn pass_over(&mut self, peers: PeerSet, now: u64) {
+        for index in indices(peers & self.missing) {
+            if let Some(credit) = self.credits.get_mut(index) {
+                credit.use_up(now, self.wait);
+            }
+        }
+        self.missing &= !peers;
+    }
+
     /// Send the packet to nobody else.
     pub fn cancel(&mut self) {
         self.missing = 0;
@@ -143,10 +154,14 @@ impl Credit {
             self.renew(wait);
         }
         if self.until.is_none() && waited >= self.left {
-            self.left = 0;
-            self.until = Some(now.saturating_add(wait.saturating_mul(SHARE)));
+            self.use_up(now, wait);
         }
         self.until.is_some()
+    }
+
+    fn use_up(&mut self, now: u64, wait: u64) {
+        self.left = 0;
+        self.until = Some(now.saturating_add(wait.saturating_mul(SHARE)));
     }
 }
 
@@ -182,6 +197,20 @@ mod tests {
         assert_eq!(delivery.missing(), ALL);
         assert_eq!(delivery.refused(0, 5), 0);
         assert_eq!((delivery.missing(), delivery.deadline()), (0, None));
+    }
+
+    #[test]
+    fn who_says_room_and_takes_nothing_costs_no_other_its_packet() {
+        let mut delivery = Delivery::new(WAIT);
+        let (eager, slow) = (0b001, STALLED);
+        assert_eq!(sent_to_all(&mut delivery, eager | slow, 5), 0);
+        delivery.pass_over(eager, 6);
+        assert_eq!(delivery.missing(), slow);
+        assert_eq!(delivery.deadline(), Some(5 + WAIT));
+        assert_eq!(delivery.refused(0, 7), 0);
+        // It is offered the next packet, which does not wait for it.
+        assert_eq!(sent_to_all(&mut delivery, eager, 8), eager);
+        assert_eq!(delivery.missing(), 0);
     }
 
     #[test]

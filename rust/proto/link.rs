@@ -293,7 +293,7 @@ pub enum Action {
     PublishMailbox(Mail),
     /// Put zero into the mailbox that the peer reads.
     ClearMailbox,
-    /// Make the peer's memory reachable and report by [`Link::mapped`].
+    /// Make the peer's memory reachable and report by [`Link::mapped`]; the last of its list.
     MapWindow {
         /// Bytes of the peer's inbound memory, as it claims.
         len: u64,

@@ -322,6 +322,7 @@ impl PeerLink {
             Action::ClearMailbox => live.mailbox.clear(&self.shared),
             Action::MapWindow { len, addr } => live.to_map = Some(PeerMemory { len, addr }),
             Action::UnmapWindow => {
+                live.to_map = None;
                 live.arena.end();
                 live.window = None;
             }

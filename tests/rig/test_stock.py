@@ -25,7 +25,7 @@ def fabric(boot):
 
 
 def test_the_kernel_is_the_one_that_debian_packages(fabric):
-    """The image is that of the package, byte for byte, and says so."""
+    """Its image is the one among the package's modules, and says so."""
     kernel = built_kernel("stock")
     (packaged,) = (kernel / "modroot/lib/modules").iterdir()
     image = (packaged / "vmlinuz").read_bytes()

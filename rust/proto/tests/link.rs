@@ -774,6 +774,8 @@ proptest! {
                 _ => link.tick(now),
             };
             mapping &= link.state() == State::Mapping;
+            let maps = todo.iter().position(|a| matches!(a, Action::MapWindow { .. }));
+            prop_assert!(maps.is_none_or(|at| at + 1 == todo.iter().count()), "not the last");
             for action in todo {
                 match action {
                     Action::ResetInbound => prop_assert!(!mapped && !up),

@@ -54,8 +54,6 @@ def kernel_command_line(settings, name):
         # QEMU translates a page of code again for each address at which it runs: with
         # programs at the same addresses, starting one costs half as much.
         options.append("norandmaps")
-        # Against what an emulated processor does not do.
-        options.append("mitigations=off")
         if khz := tsc_khz():
             options.append(f"tsc_early_khz={khz}")
     if settings.modules_dir:
