@@ -29,6 +29,9 @@ packages=(
 	gcc-multilib
 )
 
+# Debian's own kernel is prepared in a root file system of its own.
+[ "${KERNEL:-}" != stock ] || packages+=(mmdebstrap)
+
 missing_packages() {
 	local package
 	for package in "${packages[@]}"; do

@@ -91,9 +91,10 @@ fetch_kernel() {
 	[ -n "$release" ] || die "$suite-backports has no kernel $series any more" \
 		"name a newer series at the top of scripts/stock.sh"
 	mkdir -p "$root/debs" "$root/packages"
+	version=$(inside apt-cache show "linux-binary-$release" | sed -n 's/^Version: //p' | head -n 1)
 	logged packages "packages of the kernel" inside sh -c "cd /debs && apt-get download \
 		linux-base-$release linux-binary-$release linux-modules-$release linux-headers-$release \
-		linux-source-$series"
+		linux-source-$series=$version"
 	local package
 	for package in "$root"/debs/linux-*.deb; do
 		dpkg -x "$package" "$root/packages"
@@ -115,6 +116,8 @@ check_configuration() {
 		<(grep -vE '^#|^$' "$root$tree/include/config/auto.conf" | sort) |
 		grep '^[<>]' | grep -vxF -f <(sed 's/^/> /' "$fragment") || true)
 	[ -z "$differ" ] || die "the tree is not configured as Debian's kernel is:" "$differ"
+	differ=$(grep -E '^CONFIG_' "$fragment" | grep -vxF -f "$root$tree/include/config/auto.conf" || true)
+	[ -z "$differ" ] || die "the kernel's configuration does not accept:" "$differ"
 }
 
 make_tree() {
@@ -151,6 +154,7 @@ lay_out() {
 	mkdir "$modules/$release/updates"
 	find "$root/ntb" -name '*.ko' -exec cp -t "$modules/$release/updates" {} +
 	depmod -b "$place/modroot" "$release"
+	rm -rf "$root/packages"
 }
 
 build() {

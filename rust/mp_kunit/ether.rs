@@ -59,8 +59,8 @@ mod to_all {
         }
         let fabric = Fabric::new(2)?;
         fabric.link(2)?.refuse(true);
-        // The announcement.
-        assert_eq!(fabric.link(1)?.take_frames().len(), 1);
+        // The announcement, and what was sent to all meanwhile.
+        assert!(!fabric.link(1)?.take_frames().is_empty());
         let mut got = 0;
         for _ in 0..500 {
             got += fabric.link(1)?.take_frames().len();

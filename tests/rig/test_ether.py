@@ -26,8 +26,7 @@ ETHER = ("mp_func_ether",)
 def fabric(boot):
     """Three hosts whose interfaces have carrier and know each other."""
     fabric = boot(hosts=3)
-    # A guest that stands still for a moment is not to miss a broadcast because of that.
-    stack.bring_up(*fabric.hosts, parameters={"mp_func_ether": "flood_wait_ms=5000"})
+    stack.bring_up(*fabric.hosts)
     wait_for_everyone(*fabric.hosts)
     return fabric
 

@@ -121,7 +121,8 @@ TO_ALL = """
 
 def test_a_peer_that_never_has_room_keeps_no_packet_to_all_from_others(guest, results):
     """IDT-ETH-2: such as a host behind the root processor that does not say it is ready."""
-    stack.load(guest, modules=("mp_func_ether",))
+    parameters = {"mp_func_ether": "flood_wait_ms=50"}
+    stack.load(guest, modules=("mp_func_ether",), parameters=parameters)
     try:
         guest.run("ip link set ntb0 up")
         sender = python(guest, TO_ALL)

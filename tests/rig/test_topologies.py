@@ -226,7 +226,8 @@ def stalled(boot, request):
     """A fabric with a host that stands still. What another endpoint sends it has no room any more."""
     topology, hosts = request.param
     fabric = boot(hosts=hosts, topology=topology)
-    stack.bring_up(*fabric.hosts, parameters={"pximc_ntb": "timeout_ms=60000"})
+    parameters = {"pximc_ntb": "timeout_ms=60000", "mp_func_ether": "flood_wait_ms=50"}
+    stack.bring_up(*fabric.hosts, parameters=parameters)
     wait_for_everyone(*fabric.hosts)
     first, *_, frozen = fabric.hosts if topology == "switch" else endpoints(fabric)
     # Its own clock shows how long it has stood still.

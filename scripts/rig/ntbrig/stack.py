@@ -18,6 +18,9 @@ USER = "mp_func_user"
 # host, and is not to be taken for a dead one because of that.
 PARAMETERS = {"pximc_ntb": "timeout_ms=2000"}
 
+# Nor is it to miss a packet to all hosts.
+_FLOOD_WAIT_MS = 5000
+
 # Personalities of the emulated NTB whose two ports have the same number: the
 # transport is told which is which. Those that are too small for more hosts.
 _ALIKE = ("switchtec", "epf")
@@ -61,11 +64,13 @@ def most_hosts():
 
 
 def _parameters(guest, name, given):
-    """A module's parameters in one guest, with what the personality asks for."""
+    """A module's parameters in one guest, with what the personality and a guest's pauses ask for."""
     if name == "ntb_hw_ivshmem" and "personality=" not in given:
         return f"personality={personality()} {given}".strip()
     if name == "pximc_ntb" and personality() in _ALIKE and "role=" not in given:
         return f"role={2 if guest.port else 1} {given}".strip()
+    if name == "mp_func_ether" and "flood_wait_ms=" not in given and not guest.release:
+        return f"flood_wait_ms={_FLOOD_WAIT_MS} {given}".strip()
     return given
 
 
