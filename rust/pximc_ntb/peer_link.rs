@@ -280,8 +280,8 @@ impl PeerLink {
             }
             live.identity = identity;
             self.step(live, |machine| machine.set_identity(identity, now()));
-            self.enter_peer(live);
         }
+        self.enter_peer(live);
     }
 
     /// Show the machine one thing, and do what follows from it.
@@ -555,13 +555,10 @@ impl PeerLink {
             id: remote.id,
             index: remote.index,
         };
-        match Arc::new(session, GFP_KERNEL) {
-            Ok(session) => {
-                active.entered = true;
-                self.follow(Some(session));
-            }
-            // Tried again with the next change of an identity.
-            Err(_) => dev_err!(self.shared.ntb(), "peer {}: out of memory\n", self.pidx),
+        // Without memory it is tried again at the next look.
+        if let Ok(session) = Arc::new(session, GFP_KERNEL) {
+            active.entered = true;
+            self.follow(Some(session));
         }
     }
 
