@@ -341,6 +341,8 @@ def test_a_connection_outlives_a_short_outage(fabric):
         user.write(remote, b"before")
         fabric.unplug(fabric.hosts[1])
         assert user.notice(connection) == MP.NOTICE_DOWN
+        # Each connection is told for itself.
+        user.wait(to, MP.EVENT_DOWN)
         with fails(errno.ENETDOWN):
             user.signal(to)
         assert user.read(remote, 8) == ONES
