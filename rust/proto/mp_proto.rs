@@ -25,6 +25,7 @@
 //! | [`receiving`] | the receiving half: frames, those that are kept, those in parts |
 //! | [`side`] | what both halves are given |
 //! | [`arena`] | segments cut from inbound memory |
+//! | [`grants`] | which peer may reach which of them, for which service |
 //! | [`reach`] | places in what a peer reaches, over all windows |
 //! | [`target`] | where exposed windows lead, for senders that lead them |
 //! | [`turns`] | whose turn it is among calls that wait to ask a peer |
@@ -70,6 +71,7 @@ pub mod fabric;
 pub mod fdb;
 pub mod flood;
 pub mod flow;
+pub mod grants;
 pub mod herald;
 pub mod layout;
 pub mod letters;
