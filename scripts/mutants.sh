@@ -47,7 +47,7 @@ detect() {
 		return
 		;;
 	loom) tests+=(--release --test loom --test queue_pair_loom) ;;
-	proto) tests+=(--lib --test halves --test link --test messages --test ring --test crossing --test pairing --test pairing_cost --test pairing_held --test queue_pair --test receiving --test register --test sending --test sharing --test work) ;;
+	proto) tests+=(--lib --test halves --test link --test messages --test ring --test crossing --test pairing --test pairing_cost --test pairing_held --test placed --test queue_pair --test receiving --test register --test sending --test sharing --test work) ;;
 	*) die "unknown tests: $1" ;;
 	esac
 	cargo_here "${tests[@]}" --no-run || return

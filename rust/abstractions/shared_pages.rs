@@ -127,6 +127,16 @@ impl SharedPages {
         self.slot(off)?.region.write_u64(off % PAGE_SIZE, val)
     }
 
+    /// Exchange a word that has the value `expected` for `desired`, in one step; whether it had.
+    ///
+    /// # Errors
+    ///
+    /// As for [`read_u64`](Self::read_u64).
+    pub fn exchange_u64(&self, off: usize, expected: u64, desired: u64) -> Result<bool> {
+        let region = &self.slot(off)?.region;
+        region.exchange_u64(off % PAGE_SIZE, expected, desired)
+    }
+
     /// Fill all of `dst` from `off`.
     ///
     /// # Errors

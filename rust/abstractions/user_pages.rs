@@ -246,6 +246,30 @@ impl UserPages {
             unsafe { bindings::page_store(page, off, from.as_ptr().add(done).cast(), n) };
         })
     }
+
+    /// Exchange an aligned word at `at` that has the value `expected` for `desired`, in one step;
+    /// whether it had.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` if it is unaligned in the process's memory, or outside; `EPERM` if it was pinned to
+    /// be read.
+    pub fn exchange_u64(&self, at: usize, expected: u64, desired: u64) -> Result<bool> {
+        if !self.may_be_written() {
+            return Err(EPERM);
+        }
+        let place = self.start.checked_add(at).ok_or(EINVAL)?;
+        if place % size_of::<u64>() != 0 {
+            return Err(EINVAL);
+        }
+        let mut exchanged = false;
+        self.parts(at, size_of::<u64>(), |page, off, _, _| {
+            // SAFETY: A pinned page, to be written, and an aligned word inside of it, which is one
+            // part.
+            exchanged = unsafe { bindings::page_exchange(page, off, expected, desired) };
+        })?;
+        Ok(exchanged)
+    }
 }
 
 impl Drop for UserPages {

@@ -23,6 +23,10 @@ use crate::{
     notices::Notice,
     offer::Terms,
     park,
+    placed::{
+        Exchanging,
+        Word, //
+    },
     queue::{
         Job,
         Queue,
@@ -161,6 +165,7 @@ structures! {
     mp_notice 32
     mp_message 32
     mp_barrier 24
+    mp_exchange 48
     mp_address 32
     mp_queue_create 16
     mp_queue_start 32
@@ -216,6 +221,7 @@ pub(crate) fn call(context: &Context, command: u32, arg: UserPtr) -> Result {
         MP_IOC_SEND => take(arg, |message| send(context, message)),
         MP_IOC_RECEIVE => with_taken(arg, |message, give| receive(context, message, give)),
         MP_IOC_BARRIER => take(arg, |barrier| wait_for_stores(context, barrier)),
+        MP_IOC_EXCHANGE => exchange(context, arg),
         MP_IOC_ADDRESS => with(arg, |range| find_address(context, range)),
         MP_IOC_QUEUE_CREATE => create_queue(context, arg),
         MP_IOC_QUEUE_START => take(arg, |start| start_queue(context, start)),
@@ -363,7 +369,8 @@ fn describe(context: &Context, info: &mut mp_info) -> Result<Told> {
             | MP_FEATURE_HANDOVER
             | MP_FEATURE_REGISTER_BAR
             | MP_FEATURE_ONE_PEER
-            | MP_FEATURE_PRIVATE,
+            | MP_FEATURE_PRIVATE
+            | MP_FEATURE_EXCHANGE,
     );
     info.sessions_max = shared.limits.sessions;
     info.user_sessions_max = shared.limits.user_sessions;
@@ -902,6 +909,50 @@ fn wait_for_stores(context: &Context, barrier: &mp_barrier) -> Result {
         }
     };
     link.barrier(deadline(barrier.deadline))
+}
+
+/// Whether a word of a segment may be exchanged, as far as this host knows.
+///
+/// # Errors
+///
+/// `EINVAL`, `ERANGE`, `ECONNRESET`, `ENETDOWN`, `EOPNOTSUPP`, `EACCES`.
+fn check_exchange(connection: &Connection, at: u64) -> Result {
+    const SIZE: u64 = size_of::<u64>() as u64;
+    let is_segment = connection.want().object == sharing::Object::Segment;
+    if !is_segment || at % SIZE != 0 {
+        return Err(EINVAL);
+    }
+    if at
+        .checked_add(SIZE)
+        .is_none_or(|end| end > connection.len())
+    {
+        return Err(ERANGE);
+    }
+    connection.check()?;
+    connection.link().check_feature(fabric::EXCHANGE)?;
+    connection.check_read()?;
+    connection.check_write()
+}
+
+fn exchange(context: &Context, arg: UserPtr) -> Result {
+    let (mut call, size) = read_sized::<mp_exchange>(arg)?;
+    expect_zero(call.reserved)?;
+    let connection = context.connection(call.connection)?;
+    check_exchange(&connection, call.offset)?;
+    // Who cannot be told has nothing exchanged, unless another thread takes the memory meanwhile.
+    call.exchanged = 0;
+    write_versioned(arg, size, &call)?;
+    let word = Word {
+        at: call.offset,
+        expected: call.expected,
+        desired: call.desired,
+    };
+    let exchanged = match connection.link().is_loopback() {
+        true => connection.exchange_here(&word)?,
+        false => Exchanging::new(&connection).make(&word, deadline(call.deadline))?,
+    };
+    call.exchanged = exchanged.into();
+    write_versioned(arg, size, &call)
 }
 
 fn create_queue(context: &Context, arg: UserPtr) -> Result {

@@ -15,7 +15,10 @@ use crate::{
         Outbox,
         Signal, //
     },
-    placed::Target,
+    placed::{
+        self,
+        Target, //
+    },
     ready::{
         self,
         Ready, //
@@ -582,6 +585,43 @@ impl Connection {
             Err(e) => Err(e.into()),
         };
         self.or_unsent(ticket, sent)
+    }
+
+    /// Send the exchange of a word, which somebody takes or abandons.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`put`](Self::put), `EAGAIN` also as long as another exchange is not over.
+    pub(crate) fn exchange(&self, word: &placed::Word) -> Result<Ticket> {
+        let inner = self.inner.lock();
+        let way = self.way_to(&inner, word.at, size_of::<u64>())?;
+        let ticket = self.with_transfers(|transfers, budget| transfers.exchange(budget));
+        let ticket = ticket.ok_or(EAGAIN)?;
+        let header = Header::Exchange {
+            life: way.life,
+            from: self.number,
+        };
+        self.link.under_way().expect_room();
+        let sent = way.outbox.place(&header, word.encode(), KVec::new());
+        let sent = self.or_unsent(ticket, sent);
+        if sent.is_err() {
+            // The link may have been lost meanwhile.
+            self.transfers.lock().abandon(ticket);
+        }
+        sent
+    }
+
+    /// Exchange a word of the segment that it leads to, which is this host's; whether it had the value
+    /// that was expected.
+    ///
+    /// # Errors
+    ///
+    /// `ECONNRESET`, `ENETDOWN`, `EIO` if the kernel cannot.
+    pub(crate) fn exchange_here(&self, word: &placed::Word) -> Result<bool> {
+        let inner = self.inner.lock();
+        inner.check()?;
+        let piece = inner.piece.as_deref().ok_or_else(error::net_down)?;
+        word.exchange(piece).map_err(|_| EIO)
     }
 
     /// Ask for a piece of `len` bytes at `at` in the segment, which goes to `target`.

@@ -499,6 +499,9 @@ impl Links {
             }
             Header::Sharing(life) if life == self.life => route.share(header, frame),
             Header::Put { life, from } if life == self.life => route.link.put(from, frame),
+            Header::Exchange { life, from } if life == self.life => {
+                route.link.exchange(from, frame)
+            }
             Header::Fetched { life, to, number } if life == self.life => {
                 route.link.fetched(to, number, frame)
             }
@@ -509,6 +512,7 @@ impl Links {
             // Of another life.
             Header::Message { .. }
             | Header::Put { .. }
+            | Header::Exchange { .. }
             | Header::Fetched { .. }
             | Header::Stores(_) => Ok(()),
             _ => route.leave(header, &**frame, Kind::Other),

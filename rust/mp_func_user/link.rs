@@ -182,11 +182,6 @@ pub(crate) struct Up {
 }
 
 impl Up {
-    /// Whether both services know of placed transfers.
-    fn can_place(&self) -> bool {
-        self.features & PLACED != 0
-    }
-
     /// Whether messages to ports take a way of their own.
     fn has_way_for_messages(&self) -> bool {
         self.features & MESSAGES != 0
@@ -588,11 +583,12 @@ impl Link {
                     }
                 }
             }
-            // Triggers do not wait, nor do pieces of segments, nor stores.
+            // Triggers do not wait, nor do pieces and words of segments, nor stores.
             Header::Sharing(_)
             | Header::Message { .. }
             | Header::Trigger { .. }
             | Header::Put { .. }
+            | Header::Exchange { .. }
             | Header::Fetched { .. }
             | Header::Stores(_) => Ok(()),
             Header::Pairing(life) => match &mut core.up {
@@ -930,9 +926,18 @@ impl Link {
     ///
     /// `ENETDOWN`, `EOPNOTSUPP`.
     pub(crate) fn check_placed(&self) -> Result {
+        self.check_feature(PLACED)
+    }
+
+    /// Whether the services of both hosts have a feature.
+    ///
+    /// # Errors
+    ///
+    /// `ENETDOWN`, `EOPNOTSUPP`.
+    pub(crate) fn check_feature(&self, feature: u16) -> Result {
         match &self.core.lock().up {
             None => Err(error::net_down()),
-            Some(up) if up.can_place() => Ok(()),
+            Some(up) if up.features & feature != 0 => Ok(()),
             Some(_) => Err(error::unsupported()),
         }
     }
@@ -963,6 +968,15 @@ impl Link {
     /// See [`Serving::put`].
     pub(crate) fn put(&self, from: u32, frame: &RxFrame<'_>) -> Result {
         self.serving().put(from, frame)
+    }
+
+    /// A word of a segment of this host is to be exchanged. Softirq context.
+    ///
+    /// # Errors
+    ///
+    /// See [`Serving::exchange`].
+    pub(crate) fn exchange(&self, from: u32, frame: &RxFrame<'_>) -> Result {
+        self.serving().exchange(from, frame)
     }
 
     /// Some of what a connection reads has arrived. Softirq context.

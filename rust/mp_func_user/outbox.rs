@@ -33,8 +33,7 @@ use kernel::{
         atomic::{
             Acquire,
             Atomic,
-            Relaxed,
-            Release, //
+            Relaxed, //
         },
         Arc, //
     },
@@ -182,7 +181,7 @@ enum Content {
     Placed {
         header: Header,
         connection: u32,
-        totals: Arc<Atomic<u64>>,
+        totals: Arc<SpinLockBh<Totals>>,
     },
 }
 
@@ -290,13 +289,9 @@ impl Signal {
                 connection,
                 totals,
             } => {
-                let totals = totals.load(Acquire);
                 let message = Message {
                     connection: *connection,
-                    what: What::Placed(Totals {
-                        done: totals as u32,
-                        failed: (totals >> 32) as u32,
-                    }),
+                    what: What::Placed(*totals.lock()),
                 };
                 frame(header, Data(message.encode()))
             }
@@ -346,7 +341,8 @@ impl Receipt {
 /// Tells the peer what has become of the pieces that one of its connections has written.
 pub(crate) struct Tally {
     signal: Arc<Signal>,
-    totals: Arc<Atomic<u64>>,
+    /// Its lock comes behind those of guests and outboxes.
+    totals: Arc<SpinLockBh<Totals>>,
 }
 
 impl Tally {
@@ -356,7 +352,7 @@ impl Tally {
     ///
     /// `ENOMEM`, `ENOBUFS`.
     pub(crate) fn new(outbox: &Outbox, life: Life, connection: u32) -> Result<Self> {
-        let totals = Arc::new(Atomic::new(0), GFP_KERNEL)?;
+        let totals = Arc::pin_init(new_spinlock_bh!(Totals::default()), GFP_KERNEL)?;
         let content = Content::Placed {
             header: Header::Sharing(life),
             connection,
@@ -368,9 +364,7 @@ impl Tally {
 
     /// So many have been dealt with: what waits to be sent tells that, too.
     pub(crate) fn count(&self, totals: Totals) {
-        let both = u64::from(totals.failed) << 32 | u64::from(totals.done);
-        // After what was stored of them.
-        self.totals.store(both, Release);
+        *self.totals.lock() = totals;
     }
 
     /// The signal that tells it.

@@ -48,11 +48,13 @@ use mp_proto::{
     fabric::{
         Header,
         Life,
+        EXCHANGE_SIZE,
         PUT_AT, //
     },
     sharing::{
         placed::{
             Budget,
+            Exchanged,
             Progress,
             Ticket,
             Totals,
@@ -295,39 +297,158 @@ impl<'a> Copying<'a> {
         }
     }
 
-    /// How far the peer is with the pieces of the connection; if there are none, with those of
-    /// others, which are in its way.
-    fn progress(&self) -> Progress {
-        let own = self.connection.transfers().lock().progress();
-        match own.under_way {
-            0 => self.connection.link().under_way().budget.lock().progress(),
-            _ => own,
+    /// See [`wait_for_peer`].
+    fn wait_for_peer(&self, f: impl FnMut() -> Result<Ticket>) -> Result<Ticket> {
+        wait_for_peer(self.connection, f, |_| {
+            match self.is_aborted.load(Relaxed) {
+                true => Err(error::cancelled()),
+                false => Ok(()),
+            }
+        })
+    }
+}
+
+/// How far the peer is with the pieces of a connection; if there are none, with those of others,
+/// which are in its way.
+fn progress(connection: &Connection) -> Progress {
+    let own = connection.transfers().lock().progress();
+    match own.under_way {
+        0 => connection.link().under_way().budget.lock().progress(),
+        _ => own,
+    }
+}
+
+/// Wait as long as `f` says `EAGAIN` and `goes_on`, which is told the time, does not fail, for pieces
+/// that are dealt with, or for room in rings. A peer that deals with nothing of what is under way
+/// loses its link, unless this host was short of memory meanwhile. Where another host forwards
+/// the caller alone fails: what others send may be what stands. All of it is in one order, so
+/// what is under way is stored before anything later.
+fn wait_for_peer<T>(
+    connection: &Connection,
+    f: impl FnMut() -> Result<T>,
+    mut goes_on: impl FnMut(u64) -> Result,
+) -> Result<T> {
+    let link = connection.link();
+    let mut watch = Watch::new(progress(connection), monotonic_ns());
+    link.under_way().wait_for(f, |now| {
+        goes_on(now)?;
+        connection.check()?;
+        let stalled = watch.stalled_for(progress(connection), now);
+        if link.shortage().is_late(now - stalled, ANSWER_NS, now) {
+            if !link.is_routed() {
+                // What is under way ends with the epoch, and nothing of it is stored after.
+                link.reset();
+            }
+            return Err(ETIMEDOUT);
+        }
+        Ok(())
+    })
+}
+
+/// The exchange of a word. Dropping it has nobody told any more what it comes to.
+pub(crate) struct Exchanging<'a> {
+    connection: &'a Connection,
+    /// Once it is under way.
+    ticket: Option<Ticket>,
+}
+
+impl<'a> Exchanging<'a> {
+    /// Through that connection.
+    pub(crate) fn new(connection: &'a Connection) -> Self {
+        connection.link().under_way().budget.lock().join();
+        Self {
+            connection,
+            ticket: None,
         }
     }
 
-    /// Wait as long as `f` says `EAGAIN`, for pieces that are dealt with, or for room in rings.
-    /// A peer that deals with nothing of what is under way loses its link, unless this host was short
-    /// of memory meanwhile. Where another host forwards
-    /// the copy alone fails: what others send may be what stands. All of it is in one order, so
-    /// what is under way is stored before anything later.
-    fn wait_for_peer(&self, f: impl FnMut() -> Result<Ticket>) -> Result<Ticket> {
-        let link = self.connection.link();
-        let mut watch = Watch::new(self.progress(), monotonic_ns());
-        link.under_way().wait_for(f, |now| {
-            if self.is_aborted.load(Relaxed) {
-                return Err(error::cancelled());
-            }
-            self.connection.check()?;
-            let stalled = watch.stalled_for(self.progress(), now);
-            if link.shortage().is_late(now - stalled, ANSWER_NS, now) {
-                if !link.is_routed() {
-                    // What is under way ends with the epoch, and nothing of it is stored after.
-                    link.reset();
-                }
-                return Err(ETIMEDOUT);
-            }
-            Ok(())
+    /// Exchange a word until the deadline; whether it had the value that was expected.
+    ///
+    /// # Errors
+    ///
+    /// `EIO` if the segment's host could not. With all others it may have been made, or be made
+    /// yet: `ECONNRESET`, `ENETDOWN`, `ETIMEDOUT`, `ERESTARTSYS` if the process is being killed,
+    /// `ENOMEM`.
+    pub(crate) fn make(mut self, word: &Word, deadline: Option<u64>) -> Result<bool> {
+        let goes_on = |now: u64| match deadline.is_some_and(|at| at <= now) {
+            true => Err(ETIMEDOUT),
+            false => Ok(()),
+        };
+        let connection = self.connection;
+        let ticket = wait_for_peer(connection, || connection.exchange(word), goes_on)?;
+        self.ticket = Some(ticket);
+        let take = || {
+            let taken = connection.transfers().lock().take_exchanged(ticket);
+            taken.ok_or(EAGAIN)
+        };
+        match wait_for_peer(connection, take, goes_on)? {
+            Ok(Exchanged::Made) => Ok(true),
+            Ok(Exchanged::Missed) => Ok(false),
+            Ok(Exchanged::Refused) => Err(EIO),
+            Err(_) => Err(connection.check().err().unwrap_or(error::net_down())),
+        }
+    }
+}
+
+impl Drop for Exchanging<'_> {
+    fn drop(&mut self) {
+        if let Some(ticket) = self.ticket {
+            self.connection.transfers().lock().abandon(ticket);
+        }
+        let under_way = self.connection.link().under_way();
+        under_way.budget.lock().leave();
+        // Others may wait to have theirs.
+        under_way.changed();
+    }
+}
+
+/// A word of a segment, what it is compared with, and what it is to become.
+pub(crate) struct Word {
+    pub(crate) at: u64,
+    pub(crate) expected: u64,
+    pub(crate) desired: u64,
+}
+
+impl Word {
+    /// What a frame has of it.
+    pub(crate) fn encode(&self) -> [u8; EXCHANGE_SIZE] {
+        let mut b = [0; EXCHANGE_SIZE];
+        let words = [self.at, self.expected, self.desired];
+        for (to, word) in b.chunks_exact_mut(size_of::<u64>()).zip(words) {
+            to.copy_from_slice(&word.to_le_bytes());
+        }
+        b
+    }
+
+    /// That of a frame.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` if it is none.
+    fn of(frame: &RxFrame<'_>) -> Result<Self> {
+        if frame.len() != EXCHANGE_SIZE {
+            return Err(EINVAL);
+        }
+        let mut b = [0; EXCHANGE_SIZE];
+        frame.copy_to(0, b.as_mut_slice().into())?;
+        let word = |n: usize| {
+            let bytes = b.get(8 * n..).and_then(|b| b.first_chunk());
+            bytes.map_or(0, |b| u64::from_le_bytes(*b))
+        };
+        Ok(Self {
+            at: word(0),
+            expected: word(1),
+            desired: word(2),
         })
+    }
+
+    /// Exchange it; whether it had the value that was expected.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` if it is unaligned or outside, and others if the kernel cannot do that.
+    pub(crate) fn exchange(&self, piece: &Piece) -> Result<bool> {
+        piece.exchange_u64(self.at, self.expected, self.desired)
     }
 }
 
@@ -548,6 +669,34 @@ impl Serving {
         // It has a place of its own.
         let _ = outbox.signal(&signal);
         stored
+    }
+
+    /// A connection would like to exchange a word. Softirq context.
+    ///
+    /// # Errors
+    ///
+    /// `ENOENT` without such a connection, `EACCES`, `EINVAL` or others if it could not be done; the
+    /// peer is told then.
+    pub(crate) fn exchange(&self, from: u32, frame: &RxFrame<'_>) -> Result {
+        let (exchanged, outbox, signal) = {
+            let mut guests = self.guests.lock();
+            let guest = guests.find(from).ok_or(ENOENT)?;
+            // Under the lock: who leaves exchanges nothing after that.
+            let exchanged = match guest.rights == Rights::ALL {
+                true => Word::of(frame).and_then(|word| word.exchange(&guest.piece)),
+                false => Err(EACCES),
+            };
+            guest.totals.count_exchange(match exchanged {
+                Ok(true) => Exchanged::Made,
+                Ok(false) => Exchanged::Missed,
+                Err(_) => Exchanged::Refused,
+            });
+            guest.tally.count(guest.totals);
+            (exchanged, guest.outbox.clone(), guest.tally.signal())
+        };
+        // It has a place of its own.
+        let _ = outbox.signal(&signal);
+        exchanged.map(drop)
     }
 
     /// A connection would like to read a piece. Softirq context.

@@ -257,6 +257,21 @@ impl Piece {
         }
     }
 
+    /// Exchange an aligned word of this host's memory that has the value `expected` for `desired`, in
+    /// one step; whether it had. Any context.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` if it is unaligned or outside, `ENOTCONN` if the memory has gone, `EOPNOTSUPP` if
+    /// the kernel does not write there, `EPERM` if it must not.
+    pub(crate) fn exchange_u64(&self, at: u64, expected: u64, desired: u64) -> Result<bool> {
+        match self {
+            Piece::Local(local) => local.exchange_u64(at, expected, desired),
+            Piece::Pages(pages) => pages.exchange_u64(usize::try_from(at)?, expected, desired),
+            _ => Err(error::unsupported()),
+        }
+    }
+
     /// Where devices of this host reach a remote piece.
     ///
     /// # Errors

@@ -248,6 +248,9 @@ mod tests {
         local.read(PAGE - 50, &mut got)?;
         assert_eq!(got, text);
         assert_eq!(local.load_u64(8)?, 0x1234_5678);
+        assert!(!local.exchange_u64(8, 7, 9)?);
+        assert!(local.exchange_u64(8, 0x1234_5678, 9)?);
+        assert_eq!(local.load_u64(8)?, 9);
         assert_eq!(remote.bus_address(0).err(), Some(error::unsupported()));
         memory.peer_let_go(SERVICE, local.off())
     }
@@ -262,6 +265,9 @@ mod tests {
         assert_eq!(local.read(u64::MAX, &mut byte).err(), Some(EINVAL));
         assert_eq!(local.write(PAGE + 7, &[1, 2]).err(), Some(EINVAL));
         assert_eq!(local.load_u64(PAGE + 1).err(), Some(EINVAL));
+        for at in [PAGE + 4, PAGE + 8, u64::MAX - 7] {
+            assert_eq!(local.exchange_u64(at, 0, 1).err(), Some(EINVAL));
+        }
         assert_eq!(remote.write(PAGE + 7, &[1, 2]).err(), Some(EINVAL));
         assert_eq!(remote.store_u64(PAGE + 8, 1).err(), Some(EINVAL));
         assert_eq!(remote.page(2).err(), Some(EINVAL));

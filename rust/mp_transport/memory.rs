@@ -209,6 +209,14 @@ pub trait LocalBytes: Send + Sync + 'static {
     /// `EINVAL` if it is unaligned or outside.
     fn store_u64(&self, off: u64, val: u64) -> Result;
 
+    /// Exchange an aligned word that has the value `expected` for `desired`, in one step;
+    /// whether it had.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` if it is unaligned or outside.
+    fn exchange_u64(&self, off: u64, expected: u64, desired: u64) -> Result<bool>;
+
     /// Fill all of `dst` from `off`; bytes that are written meanwhile may be seen
     /// old or new.
     ///

@@ -18,7 +18,7 @@ pub const FUNC_ID: u32 = 0x5553_4552;
 pub const SUPPORT: Support = Support {
     oldest: FIRST,
     newest: FIRST,
-    features: NAMES | PLACED | GRANTS | OFFER_NAMES | MESSAGES,
+    features: NAMES | PLACED | GRANTS | OFFER_NAMES | MESSAGES | EXCHANGE,
 };
 
 /// Optional feature: pairing messages may have names and what goes with them, requests may be held,
@@ -37,6 +37,9 @@ pub const OFFER_NAMES: u16 = 8;
 /// Optional feature: messages to ports take the data rings, where they leave the control ring to
 /// what the services tell each other; a process that leaves tells how many it has sent.
 pub const MESSAGES: u16 = 16;
+
+/// Optional feature: words of segments are compared and exchanged by their host.
+pub const EXCHANGE: u16 = 32;
 
 /// The first release listens to no Hello that names another version in its header.
 const FIRST: u8 = 2;
@@ -154,6 +157,14 @@ pub enum Header {
         /// The sender's connection.
         from: u32,
     },
+    /// The data is where in the segment of the sender's connection, what the word there is to be
+    /// compared with, and what it is to become, 64 bits each.
+    Exchange {
+        /// The receiver's life.
+        life: Life,
+        /// The sender's connection.
+        from: u32,
+    },
     /// The data is of a piece that the receiver has asked for, behind what came before; none if
     /// it cannot be read.
     Fetched {
@@ -179,9 +190,13 @@ const MESSAGE: u32 = 7;
 const PUT: u32 = 8;
 const FETCHED: u32 = 9;
 const STORES: u32 = 10;
+const EXCHANGE_WORD: u32 = 11;
 
 /// Bytes ahead of what a frame with [`Header::Put`] stores, which tell where.
 pub const PUT_AT: usize = 8;
+
+/// Bytes of a frame with [`Header::Exchange`].
+pub const EXCHANGE_SIZE: usize = 24;
 
 impl Header {
     /// The bytes on the wire.
@@ -200,6 +215,7 @@ impl Header {
             Header::Trigger { life, from } => [TRIGGER, life.0, from, 0],
             Header::Message { life, from, number } => [MESSAGE, life.0, from, number],
             Header::Put { life, from } => [PUT, life.0, from, 0],
+            Header::Exchange { life, from } => [EXCHANGE_WORD, life.0, from, 0],
             Header::Fetched { life, to, number } => [FETCHED, life.0, to, number],
             Header::Stores(life) => [STORES, life.0, 0, 0],
         };
@@ -238,6 +254,10 @@ impl Header {
                 number: get_u32(b, 12),
             },
             PUT => Header::Put {
+                life: life?,
+                from: get_u32(b, 8),
+            },
+            EXCHANGE_WORD => Header::Exchange {
                 life: life?,
                 from: get_u32(b, 8),
             },
@@ -569,7 +589,7 @@ mod tests {
         #[test]
         fn headers_survive_the_wire(
             b in prop::collection::vec(any::<u8>(), 0..20),
-            kind in 0u8..12,
+            kind in 0u8..13,
         ) {
             let mut b = b;
             if let Some(first) = b.first_mut() {
@@ -580,7 +600,7 @@ mod tests {
                 let again = Header::decode(&header.encode());
                 prop_assert_eq!(again, Some(header));
             } else {
-                prop_assert!(b.len() != SIZE || !(1..11).contains(&kind) || b[4..8] == [0; 4]
+                prop_assert!(b.len() != SIZE || !(1..12).contains(&kind) || b[4..8] == [0; 4]
                     || b[8..12] == [0; 4] || kind == 1 && version_of(get_u32(&b, 12)).is_none());
             }
         }

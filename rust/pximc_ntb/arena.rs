@@ -93,6 +93,11 @@ impl LocalBytes for Near {
         self.memory.0.write_u64(self.place(off)?, val)
     }
 
+    fn exchange_u64(&self, off: u64, expected: u64, desired: u64) -> Result<bool> {
+        let place = self.place(off)?;
+        self.memory.0.exchange_u64(place, expected, desired)
+    }
+
     fn read(&self, off: u64, dst: &mut [u8]) -> Result {
         self.memory.0.copy_to_slice(self.place(off)?, dst)
     }

@@ -385,6 +385,28 @@ static void scan(struct call *call)
 	answer_number(call, "done", found);
 }
 
+/*
+ * Exchanges 0 and 1 in a word, by compare-and-exchange, as long as the next one is zero; how often
+ * it was not what this thread had left there.
+ */
+static void alternate(struct call *call)
+{
+	struct span s = span(call);
+	uint64_t *word = (uint64_t *)s.start;
+	uint64_t wrong = 0;
+
+	for (uint64_t n = 0; !__atomic_load_n(word + 1, __ATOMIC_RELAXED); n++) {
+		uint64_t expected = n % 2;
+
+		if (!__atomic_compare_exchange_n(word, &expected, 1 - n % 2, 0,
+						 __ATOMIC_ACQ_REL, __ATOMIC_RELAXED)) {
+			wrong++;
+			__atomic_store_n(word, 1 - n % 2, __ATOMIC_RELEASE);
+		}
+	}
+	answer_number(call, "done", wrong);
+}
+
 /* Memory that begins where a huge page can. */
 static void *aligned(size_t length)
 {
@@ -429,6 +451,7 @@ static const struct command commands[] = {
 	{ "guessmap", guess_pages },	/* FIRST COUNT */
 	{ "records", records },		/* ADDRESS LENGTH */
 	{ "scan", scan },		/* ADDRESS LENGTH */
+	{ "alternate", alternate },	/* ADDRESS LENGTH: of two words; with "&" */
 	{ "program", program },		/* LENGTH: of its file, to be read */
 	{ "memory", memory },		/* LENGTH: huge pages, or pages that are no run */
 	{ NULL, NULL },

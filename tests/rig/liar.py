@@ -15,9 +15,9 @@ from frames import TRANSPORT, peer_id
 
 FUNC = 0x55534552
 DIRECTORY = "/sys/kernel/mp_frame_test"
-SUPPORT = 0x00070202
+SUPPORT = 0x00270202
 LIFE = 0x0BAD0BAD
-HELLO, PAIRING, SHARING, PUT, FETCHED, STORES = 1, 3, 5, 8, 9, 10
+HELLO, PAIRING, SHARING, PUT, FETCHED, STORES, EXCHANGE = 1, 3, 5, 8, 9, 10, 11
 # Of the sharing engine.
 CONNECT, CONNECTED, GONE, REFUSED, ENDED, ANSWER, ASK = 1, 6, 5, 7, 9, 11, 10
 RESUME, RESUMED, PLACED, FETCH = 2, 3, 13, 14
@@ -181,6 +181,18 @@ class Liar:
         """A piece that a connection writes."""
         life = how.pop("life", self.life)
         self.send((PUT, life, number, 0), struct.pack("<Q", at) + data, **how)
+
+    def exchange(self, number, at, expected, desired, **how):
+        """A word of a connection's segment, what it is compared with, and what it is to become."""
+        life = how.pop("life", self.life)
+        words = struct.pack("<3Q", at, expected, desired)
+        self.send((EXCHANGE, life, number, 0), words, **how)
+
+    def exchanges(self, number):
+        """As `totals`, with the exchanges that have found another value, and that were not made."""
+        _, of, rest = self.hear(PLACED)
+        assert of == number
+        return struct.unpack_from("<4I", rest)
 
     def fetch(self, number, piece, length, at):
         """Ask for a piece of a connection's segment."""

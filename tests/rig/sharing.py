@@ -220,6 +220,11 @@ class Process(shell.Program):
     def unmap(self, address, length):
         self._run(lambda _: None, "unmap", address, length)
 
+    def alternate(self, address):
+        """Begin to exchange 0 and 1 in a word, in a thread, until the next one is not zero; how often it
+        was another one."""
+        return self.command("&", lambda answer: answer["done"], "alternate", address, 16)
+
     # --- what tests need often
 
     def interfaces(self, loopback=False):
@@ -295,6 +300,12 @@ class Process(shell.Program):
     def wait(self, handle, mask, deadline=FOREVER):
         fields = {"target": handle, "mask": mask, "deadline": deadline}
         return self.call("WAIT", "mp_wait", **fields).events
+
+    def exchange(self, connection, at, expected, desired, deadline=FOREVER):
+        """Whether a word of the connection's segment was as expected, and is another one now."""
+        fields = {"connection": connection, "offset": at, "expected": expected}
+        fields |= {"desired": desired, "deadline": deadline}
+        return self.call("EXCHANGE", "mp_exchange", **fields).exchanged == 1
 
     def signal(self, handle):
         self.call("SIGNAL", "mp_handle", handle=handle)

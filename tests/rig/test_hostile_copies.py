@@ -14,6 +14,7 @@ from frames import TRANSPORT, peer_id, resets, wait_for_everyone
 from liar import (
     CONNECT,
     ENDED,
+    EXCHANGE,
     FETCH,
     GONE,
     HELLO,
@@ -206,6 +207,69 @@ def test_what_is_only_read_is_not_written(scene):
     assert_untouched(process, memory)
     peer.fetch(MINE, 0, 8, 0)
     assert peer.next_fetched(MINE) == (0, process.read(memory + LENGTH, 8))
+
+
+def test_words_that_are_not_granted_are_not_exchanged(scene):
+    process, interface, peer = scene
+    _, memory = in_the_middle(process, interface)
+    peer.connect(MINE, NUMBER)
+    held = struct.unpack("=Q", process.read(memory + LENGTH, 8))[0]
+    whole = (1 << 64) - 1
+    lies = (LENGTH - 4, LENGTH, whole - 7, whole, 4, 1)
+    for at in lies:
+        peer.exchange(MINE, at, held, 0)
+    # Less and more than an exchange.
+    for length in (8, 16, 23, 25, 1000):
+        peer.send((EXCHANGE, peer.life, MINE, 0), struct.pack("<3Q", 0, held, 0)[:length], length=length)
+    # Of connections that are none, and of another life.
+    peer.exchange(MINE + 1, 0, held, 0)
+    peer.exchange(MINE, 0, held, 0, life=peer.life ^ 1)
+    count = len(lies) + 5
+    seen = (0,)
+    while seen[0] < count:
+        seen = peer.exchanges(MINE)
+    assert seen == (count, 0, 0, count)
+    # Another value is one that it does not have.
+    peer.exchange(MINE, 0, held ^ 1, 0)
+    assert peer.exchanges(MINE) == (count + 1, 0, 1, count)
+    assert_untouched(process, memory)
+    peer.exchange(MINE, 0, held, 7)
+    assert peer.exchanges(MINE) == (count + 2, 0, 1, count)
+    assert process.read(memory + LENGTH, 8) == struct.pack("=Q", 7)
+
+
+def test_a_word_that_is_only_read_is_not_exchanged(scene):
+    process, interface, peer = scene
+    _, memory = in_the_middle(process, interface, MP.REGISTER_READ_ONLY)
+    peer.connect(MINE, NUMBER)
+    held = struct.unpack("=Q", process.read(memory + LENGTH, 8))[0]
+    # Nor is it told whether it was right.
+    for expected in (held, held ^ 1):
+        peer.exchange(MINE, 0, expected, 0)
+    seen = (0,)
+    while seen[0] < 2:
+        seen = peer.exchanges(MINE)
+    assert seen == (2, 0, 0, 2)
+    assert_untouched(process, memory)
+
+
+def test_a_word_that_nobody_has_exchanged_is_told_by_nobody(scene):
+    """What a service tells of exchanges that are not under way changes nothing."""
+    process, interface, peer = scene
+    *_, connection, _ = reading(process, interface, peer)
+    for told in ((1, 0, 1, 0), (1, 0, 0, 1), (0, 0, 1, 0)):
+        peer.say(PLACED, connection, struct.pack("<4I", *told))
+    peer.flush()
+    fields = {"connection": connection, "deadline": sharing.FOREVER}
+    asked = process.later("EXCHANGE", "mp_exchange", expected=1, desired=2, **fields)
+    while peer.receive()[0][0] != EXCHANGE:
+        pass
+    # Two of one, and none of it.
+    for told in ((1, 0, 1, 1), (1, 0, 2, 0), (1, 1, 1, 0), (2, 0, 0, 0)):
+        peer.say(PLACED, connection, struct.pack("<4I", *told))
+    peer.say(PLACED, connection, struct.pack("<4I", 1, 0, 1, 0))
+    peer.flush()
+    assert asked.result().exchanged == 0
 
 
 def test_what_is_asked_for_beyond_measure_is_not_sent(scene):

@@ -201,6 +201,8 @@ def test_copies_that_the_last_release_does_not_make_are_refused(fabric, two):
         with fails(errno.EOPNOTSUPP):
             placed(user, there, 6)
         connection = user.connect(there, MP.OBJECT_SEGMENT, 6)
+        with fails(errno.EOPNOTSUPP):
+            user.exchange(connection, 0, 0, 1)
         own, local = prepared(user, there, PAGE, 7)
         queue = queue_of(user, there)
         with fails(errno.EOPNOTSUPP):

@@ -65,6 +65,10 @@ static void connects_by_number_and_by_name(void)
 		.deadline = MP_DEADLINE_NEVER, .name = address("version 1"), .name_size = 9,
 	};
 	struct mp_barrier barrier = { .size = sizeof(barrier), .deadline = MP_DEADLINE_NEVER };
+	struct mp_exchange word = {
+		.size = sizeof(word), .offset = 4800, .expected = 0xabcd, .desired = 7,
+		.deadline = MP_DEADLINE_NEVER,
+	};
 	struct mp_address place = { .size = sizeof(place), .length = PAGE };
 	struct mp_connection to;
 	volatile uint64_t *near, *far;
@@ -88,6 +92,11 @@ static void connects_by_number_and_by_name(void)
 	barrier.target = number;
 	GOES(MP_IOC_BARRIER, &barrier);
 	HOLDS(near[600] == 0xabcd);
+	word.connection = number;
+	GOES(MP_IOC_EXCHANGE, &word);
+	HOLDS(word.exchanged == 1 && near[600] == 7);
+	GOES(MP_IOC_EXCHANGE, &word);
+	HOLDS(word.exchanged == 0 && near[600] == 7);
 	place.handle = handle;
 	GOES(MP_IOC_ADDRESS, &place);
 	HOLDS(place.address != 0 && place.address % PAGE == 0);

@@ -60,6 +60,7 @@ static const struct form forms[] = {
 	FORM(RECEIVE, mp_message, 32, ENOENT, 0),
 	FORM(BARRIER, mp_barrier, 24, ENOENT, 0),
 	FORM(ADDRESS, mp_address, 32, ENOENT, 0),
+	FORM(EXCHANGE, mp_exchange, 48, ENOENT, 0),
 	FORM(QUEUE_CREATE, mp_queue_create, 16, ENODEV, 0),
 	FORM(QUEUE_START, mp_queue_start, 32, ENOENT, 0),
 	FORM(QUEUE_ABORT, mp_handle, 8, ENOENT, 0),

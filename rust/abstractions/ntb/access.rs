@@ -16,7 +16,13 @@ use core::{
     mem::size_of,
     ptr::NonNull, //
 };
-use kernel::prelude::*;
+use kernel::{
+    prelude::*,
+    sync::atomic::{
+        Atomic,
+        Full, //
+    }, //
+};
 
 /// A region of memory shared with a peer or a device.
 ///
@@ -100,6 +106,16 @@ impl Region {
         // SAFETY: In the region and aligned, as `word` has checked.
         unsafe { raw::store(ptr, val) };
         Ok(())
+    }
+
+    /// Exchange a word of memory that has the value `expected` for `desired`, in one step; whether
+    /// it had.
+    pub(crate) fn exchange_u64(&self, off: usize, expected: u64, desired: u64) -> Result<bool> {
+        let ptr = self.word::<u64>(off)?;
+        // SAFETY: In the region and aligned, as `word` has checked. Whoever else has the memory,
+        // a program or a device, accesses it at any time as if by atomic accesses.
+        let word = unsafe { Atomic::<u64>::from_ptr(ptr) };
+        Ok(word.cmpxchg(expected, desired, Full).is_ok())
     }
 
     /// Copy all of `src` to `off`.

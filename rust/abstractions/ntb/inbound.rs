@@ -184,6 +184,15 @@ impl InboundBuffer {
         self.map.write_u64(off, val)
     }
 
+    /// Exchange a word that has the value `expected` for `desired`, in one step; whether it had.
+    ///
+    /// # Errors
+    ///
+    /// As for [`read_u64`](Self::read_u64).
+    pub fn exchange_u64(&self, off: usize, expected: u64, desired: u64) -> Result<bool> {
+        self.map.exchange_u64(off, expected, desired)
+    }
+
     /// Copy all of `src` to `off`.
     ///
     /// # Errors

@@ -70,3 +70,14 @@ __mp_helper void mp_helper_page_store(struct page *page, size_t off, const void 
 {
 	memcpy_to_page(page, off, from, len);
 }
+
+/* Exchanges an aligned word that has the expected value, in one step; whether it had. */
+__mp_helper bool mp_helper_page_exchange(struct page *page, size_t off, u64 expected, u64 desired)
+{
+	void *start = kmap_local_page(page);
+	bool exchanged = try_cmpxchg64((u64 *)(start + off), &expected, desired);
+
+	kunmap_local(start);
+	flush_dcache_page(page);
+	return exchanged;
+}

@@ -41,6 +41,10 @@ impl LocalBytes for SharedPages {
         self.write_u64(place(off)?, val)
     }
 
+    fn exchange_u64(&self, off: u64, expected: u64, desired: u64) -> Result<bool> {
+        SharedPages::exchange_u64(self, place(off)?, expected, desired)
+    }
+
     fn read(&self, off: u64, dst: &mut [u8]) -> Result {
         SharedPages::read(self, place(off)?, dst)
     }

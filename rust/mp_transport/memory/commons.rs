@@ -81,6 +81,10 @@ impl LocalBytes for Pages {
         self.0.write_u64(place(off)?, val)
     }
 
+    fn exchange_u64(&self, off: u64, expected: u64, desired: u64) -> Result<bool> {
+        self.0.exchange_u64(place(off)?, expected, desired)
+    }
+
     fn read(&self, off: u64, dst: &mut [u8]) -> Result {
         self.0.read(place(off)?, dst)
     }

@@ -212,6 +212,18 @@ impl Local {
         self.stock.with_bytes(|bytes| bytes.store_u64(at, val))
     }
 
+    /// Exchange an aligned word that has the value `expected` for `desired`, in one step; whether
+    /// it had. Any context.
+    ///
+    /// # Errors
+    ///
+    /// As for [`load_u64`](Self::load_u64).
+    pub fn exchange_u64(&self, at: u64, expected: u64, desired: u64) -> Result<bool> {
+        let at = inside(self.off, self.len, at, size_of::<u64>())?;
+        self.stock
+            .with_bytes(|bytes| bytes.exchange_u64(at, expected, desired))
+    }
+
     /// Fill all of `dst` from `at`; bytes that the peer writes meanwhile may be seen
     /// old or new.
     ///

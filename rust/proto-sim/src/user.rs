@@ -456,6 +456,7 @@ impl Host {
             | Header::Trigger { .. }
             | Header::Message { .. }
             | Header::Put { .. }
+            | Header::Exchange { .. }
             | Header::Stores(_)
             | Header::Fetched { .. } => {}
             Header::Pairing(life) => {

@@ -144,6 +144,8 @@ impl Message {
             What::Placed(totals) => {
                 put_u32(&mut b, 8, totals.done);
                 put_u32(&mut b, 12, totals.failed);
+                put_u32(&mut b, 16, totals.missed);
+                put_u32(&mut b, 20, totals.refused);
                 PLACED
             }
             What::Fetch(request) => {
@@ -198,6 +200,8 @@ impl Message {
             PLACED => What::Placed(Totals {
                 done: get_u32(b, 8),
                 failed: get_u32(b, 12),
+                missed: get_u32(b, 16),
+                refused: get_u32(b, 20),
             }),
             FETCH => What::Fetch(Request {
                 number: get_u32(b, 8),

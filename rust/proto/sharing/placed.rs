@@ -7,11 +7,15 @@
 //! |---|---|---|
 //! | write a piece | PUT, with the bytes | stores them, then PLACED |
 //! | read a piece | FETCH | FETCHED, with the bytes, in one frame or more |
+//! | exchange a word | EXCHANGE | compares it and exchanges it in one step, then PLACED |
 //!
 //! Nobody reads across the bridge. The pieces of one connection are dealt with in their order, those
 //! that are written and those that are read each by themselves; so the host of the process has two
 //! counters for each connection ([`Transfers`]), and the host of the segment has totals of what was
 //! written ([`Totals`]) and a short queue of what is to be read ([`requests`](super::requests)).
+//!
+//! An exchange is a piece that is written, of which the totals tell in words of their own what it has
+//! come to; so that it is plain whose they are, a connection has one under way at a time.
 //!
 //! The host of the process bounds what is under way: [`SHARE`] pieces for each connection,
 //! [`BUDGET`] for each link, and less for each connection when many copies go on. Whatever the other
@@ -32,6 +36,10 @@ pub const BUDGET: usize = 16;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stray;
 
+/// The connection or its link has ended before it was told what an exchange has come to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Lost;
+
 /// Pieces of one connection that have been written, since its link is up; modulo 2^32.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Totals {
@@ -39,6 +47,10 @@ pub struct Totals {
     pub done: u32,
     /// Those among them that could not be stored.
     pub failed: u32,
+    /// Exchanges among them that have found another value.
+    pub missed: u32,
+    /// Exchanges among them that could not be made.
+    pub refused: u32,
 }
 
 impl Totals {
@@ -47,6 +59,64 @@ impl Totals {
         self.done = self.done.wrapping_add(1);
         self.failed = self.failed.wrapping_add(u32::from(!is_stored));
     }
+
+    /// One more, which was an exchange.
+    pub fn count_exchange(&mut self, exchanged: Exchanged) {
+        self.done = self.done.wrapping_add(1);
+        match exchanged {
+            Exchanged::Made => {}
+            Exchanged::Missed => self.missed = self.missed.wrapping_add(1),
+            Exchanged::Refused => self.refused = self.refused.wrapping_add(1),
+        }
+    }
+
+    /// What has been dealt with since; `None` if no more pieces were dealt with than have come to
+    /// something.
+    fn since(self, before: Totals) -> Option<Totals> {
+        let new = Totals {
+            done: self.done.wrapping_sub(before.done),
+            failed: self.failed.wrapping_sub(before.failed),
+            missed: self.missed.wrapping_sub(before.missed),
+            refused: self.refused.wrapping_sub(before.refused),
+        };
+        let parts = [new.failed, new.missed, new.refused].map(u64::from);
+        (parts.iter().sum::<u64>() <= new.done.into()).then_some(new)
+    }
+
+    /// What has become of the one exchange that they may tell of.
+    ///
+    /// # Errors
+    /// [`Stray`]: they tell of more.
+    fn exchanged(self) -> Result<Exchanged, Stray> {
+        match (self.missed, self.refused) {
+            (0, 0) => Ok(Exchanged::Made),
+            (1, 0) => Ok(Exchanged::Missed),
+            (0, 1) => Ok(Exchanged::Refused),
+            _ => Err(Stray),
+        }
+    }
+}
+
+/// What has become of an exchange.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Exchanged {
+    /// The word had the value that it was compared with, and has the other one now.
+    Made,
+    /// The word had another value, and still has.
+    Missed,
+    /// Its host could not do it, or would not.
+    Refused,
+}
+
+/// The exchange of a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+enum Exchange {
+    #[default]
+    None,
+    /// The piece of that number; `false`: nobody wants to know any more.
+    UnderWay(u32, bool),
+    /// It has come to that, or was lost, of which its caller is to hear.
+    Over(u32, Option<Exchanged>),
 }
 
 /// What all connections of a link have under way.
@@ -191,6 +261,8 @@ pub struct Transfers<T> {
     puts: Flow,
     /// What the other host has told of them, since the link is up.
     heard: Totals,
+    /// Among what is put.
+    exchange: Exchange,
     fetches: Flow,
     /// By their numbers, modulo [`SHARE`].
     slots: [Option<Slot<T>>; SHARE],
@@ -203,6 +275,7 @@ impl<T> Default for Transfers<T> {
         Transfers {
             puts: Flow::default(),
             heard: Totals::default(),
+            exchange: Exchange::None,
             fetches: Flow::default(),
             slots: array::from_fn(|_| None),
             failed: 0,
@@ -246,6 +319,60 @@ impl<T> Transfers<T> {
         Some(next(&mut self.puts, Way::Put))
     }
 
+    /// The caller sends an exchange, and [takes](Self::take_exchanged) what it comes to or
+    /// [abandons](Self::abandon) it; `None` if it has to wait, also for another exchange.
+    pub fn exchange(&mut self, budget: &mut Budget) -> Option<Ticket> {
+        if self.exchange != Exchange::None {
+            return None;
+        }
+        let ticket = self.put(budget)?;
+        self.exchange = Exchange::UnderWay(ticket.number, true);
+        Some(ticket)
+    }
+
+    /// What that exchange has come to; `None` as long as it is under way.
+    ///
+    /// # Errors
+    /// [`Lost`]: nobody knows, or ever will.
+    pub fn take_exchanged(&mut self, ticket: Ticket) -> Option<Result<Exchanged, Lost>> {
+        match self.exchange {
+            Exchange::Over(number, exchanged) if number == ticket.number => {
+                self.exchange = Exchange::None;
+                Some(exchanged.ok_or(Lost))
+            }
+            Exchange::UnderWay(number, _) if number == ticket.number => None,
+            _ => Some(Err(Lost)),
+        }
+    }
+
+    /// Nobody wants to know what that exchange comes to. It may still be made.
+    pub fn abandon(&mut self, ticket: Ticket) {
+        match self.exchange {
+            Exchange::Over(number, _) if number == ticket.number => self.exchange = Exchange::None,
+            Exchange::UnderWay(number, _) if number == ticket.number => {
+                self.exchange = Exchange::UnderWay(number, false);
+            }
+            _ => {}
+        }
+    }
+
+    /// The exchange that is under way has come to something, or is lost.
+    fn end_exchange(&mut self, exchanged: Option<Exchanged>) {
+        self.exchange = match self.exchange {
+            Exchange::UnderWay(number, true) => Exchange::Over(number, exchanged),
+            Exchange::UnderWay(_, false) => Exchange::None,
+            other => other,
+        };
+    }
+
+    /// Whether the exchange that is under way is among so many pieces that are dealt with next.
+    fn has_exchange_in(&self, done: u32) -> bool {
+        match self.exchange {
+            Exchange::UnderWay(number, _) => number.wrapping_sub(self.puts.done) < done,
+            _ => false,
+        }
+    }
+
     /// The caller asks for a piece of `len` bytes, which go to `target`; `None` if it has to wait.
     pub fn fetch(&mut self, budget: &mut Budget, target: T, len: usize) -> Option<Ticket> {
         if !budget.take(self.under_way()) {
@@ -276,8 +403,12 @@ impl<T> Transfers<T> {
             return;
         }
         flow.sent = ticket.number;
-        if ticket.way == Way::Fetch {
-            *self.slot(ticket.number) = None;
+        match ticket.way {
+            Way::Fetch => *self.slot(ticket.number) = None,
+            Way::Put if self.exchange == Exchange::UnderWay(ticket.number, true) => {
+                self.exchange = Exchange::None;
+            }
+            Way::Put => {}
         }
         budget.give(1);
     }
@@ -287,15 +418,20 @@ impl<T> Transfers<T> {
     /// # Errors
     /// [`Stray`] if there were not so many.
     pub fn placed(&mut self, totals: Totals, budget: &mut Budget) -> Result<(), Stray> {
-        let done = totals.done.wrapping_sub(self.heard.done);
-        let failed = totals.failed.wrapping_sub(self.heard.failed);
-        if done > self.puts.under_way() || failed > done {
+        let new = totals.since(self.heard).ok_or(Stray)?;
+        let exchanged = new.exchanged()?;
+        let has_exchange = self.has_exchange_in(new.done);
+        let is_told = has_exchange || exchanged == Exchanged::Made;
+        if new.done > self.puts.under_way() || !is_told {
             return Err(Stray);
         }
+        if has_exchange {
+            self.end_exchange(Some(exchanged));
+        }
         self.heard = totals;
-        self.puts.done = self.puts.done.wrapping_add(done);
-        self.failed = self.failed.wrapping_add(failed);
-        budget.give(done as usize);
+        self.puts.done = self.puts.done.wrapping_add(new.done);
+        self.failed = self.failed.wrapping_add(new.failed);
+        budget.give(new.done as usize);
         Ok(())
     }
 
@@ -344,6 +480,7 @@ impl<T> Transfers<T> {
         let lost = self.under_way();
         budget.give(lost);
         self.failed = self.failed.wrapping_add(lost as u32);
+        self.end_exchange(None);
         self.puts.done = self.puts.sent;
         self.fetches.done = self.fetches.sent;
         self.heard = Totals::default();

@@ -2,14 +2,15 @@
 
 //! Placed transfers between two hosts, under a seeded scheduler: copies of several connections are
 //! begun, given up and ended at any step, frames take their time but keep their order, the link is
-//! lost and comes back. And a host that says whatever it likes.
+//! lost and comes back. Exchanges of words go among them, and each is told what it has come to. And a
+//! host that says whatever it likes.
 
 use mp_proto::sharing::placed::{
-    Budget, Stray, Ticket, Totals, Transfers, Watch, BUDGET, PIECE, SHARE,
+    Budget, Exchanged, Lost, Stray, Ticket, Totals, Transfers, Watch, BUDGET, PIECE, SHARE,
 };
 use mp_proto::sharing::requests::{turn, Request, Requests};
 use proptest::prelude::*;
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 
 /// Connections, which are guests at the other host.
 const CONNECTIONS: usize = 4;
@@ -22,9 +23,22 @@ const FRAME: u32 = PIECE as u32 / 2 + 1;
 
 enum Frame {
     Put(usize),
+    Exchange(usize, Word),
     Fetch(usize, Request),
     Placed(usize, Totals),
     Fetched(usize, u32, usize),
+}
+
+/// What a word is compared with, and what it is to become: each value is had once.
+type Word = (u64, u64);
+
+/// An exchange that was sent.
+struct Sent {
+    connection: usize,
+    ticket: Ticket,
+    word: Word,
+    /// How often the link had been lost.
+    losses: usize,
 }
 
 #[derive(Default)]
@@ -52,6 +66,12 @@ struct Two {
     /// What the other host has sent, and has not gone on from.
     sending: Option<(u32, Request)>,
     copies: Vec<Copy>,
+    /// The words of the segments, and what has become of exchanges, by their new values.
+    words: [u64; CONNECTIONS],
+    exchanged: HashMap<u64, Exchanged>,
+    exchanges: Vec<Sent>,
+    sent: u64,
+    losses: usize,
     there: VecDeque<Frame>,
     back: VecDeque<Frame>,
 }
@@ -106,6 +126,43 @@ impl Two {
         true
     }
 
+    /// An exchange begins, if it may; of what it expects is right as often as not.
+    fn exchange(&mut self, n: usize, is_right: bool) {
+        let Some(ticket) = self.connections[n].exchange(&mut self.budget) else {
+            return;
+        };
+        self.sent += 1;
+        let expected = if is_right { self.words[n] } else { u64::MAX };
+        let word = (expected, self.sent);
+        self.exchanges.push(Sent {
+            connection: n,
+            ticket,
+            word,
+            losses: self.losses,
+        });
+        self.there.push_back(Frame::Exchange(n, word));
+    }
+
+    /// Somebody asks what an exchange has come to, or does not want to know.
+    fn take_exchanged(&mut self, which: usize, is_wanted: bool) -> bool {
+        let sent = &self.exchanges[which];
+        let transfers = &mut self.connections[sent.connection];
+        if !is_wanted {
+            transfers.abandon(sent.ticket);
+            self.exchanges.swap_remove(which);
+            return true;
+        }
+        let Some(exchanged) = transfers.take_exchanged(sent.ticket) else {
+            return false;
+        };
+        match exchanged {
+            Ok(exchanged) => assert_eq!(self.exchanged[&sent.word.1], exchanged),
+            Err(Lost) => assert_ne!(sent.losses, self.losses),
+        }
+        self.exchanges.swap_remove(which);
+        true
+    }
+
     fn end(&mut self, which: usize) {
         let copy = &mut self.copies[which];
         if !std::mem::replace(&mut copy.is_over, true) {
@@ -120,6 +177,22 @@ impl Two {
             Some(Frame::Put(n)) => {
                 self.guests[n].totals.count(true);
                 self.back.push_back(Frame::Placed(n, self.guests[n].totals));
+            }
+            Some(Frame::Exchange(n, (expected, desired))) => {
+                let exchanged = match self.words[n] == expected {
+                    _ if desired % 8 == 0 => Exchanged::Refused,
+                    true => Exchanged::Made,
+                    false => Exchanged::Missed,
+                };
+                if exchanged == Exchanged::Made {
+                    self.words[n] = desired;
+                }
+                assert_eq!(self.exchanged.insert(desired, exchanged), None, "twice");
+                self.guests[n].totals.count_exchange(exchanged);
+                // It may be told with the piece that comes next.
+                if !matches!(self.there.front(), Some(Frame::Put(m)) if *m == n) {
+                    self.back.push_back(Frame::Placed(n, self.guests[n].totals));
+                }
             }
             Some(Frame::Fetch(n, request)) => {
                 assert_eq!(self.guests[n].requests.enter(request), Ok(()));
@@ -175,6 +248,7 @@ impl Two {
         self.there.clear();
         self.back.clear();
         self.guests = Default::default();
+        self.losses += 1;
         self.sending = None;
         for transfers in &mut self.connections {
             transfers.lose(&mut self.budget);
@@ -199,6 +273,10 @@ impl Two {
             3..=6 if open != 0 => drop(self.advance(n % open)),
             7 => drop(self.serve()),
             8 => drop(self.push()),
+            11..=12 => self.exchange(n % CONNECTIONS, n % 8 < 4),
+            13 if !self.exchanges.is_empty() => {
+                self.take_exchanged(n % self.exchanges.len(), n % 5 != 0);
+            }
             _ => drop(self.hear()),
         }
         self.check();
@@ -217,6 +295,9 @@ impl Two {
                 break;
             }
         }
+        while !self.exchanges.is_empty() {
+            assert!(self.take_exchanged(0, true), "never told");
+        }
         assert!(self.copies.iter().all(|copy| copy.is_over));
         assert_eq!(self.budget.under_way(), 0);
     }
@@ -225,7 +306,7 @@ impl Two {
 proptest! {
     #[test]
     fn copies_end_and_never_have_more_under_way_than_they_may(
-        steps in prop::collection::vec((0u8..11, 0usize..1000), 0..400),
+        steps in prop::collection::vec((0u8..15, 0usize..1000), 0..400),
     ) {
         let mut two = Two::default();
         for (what, n) in steps {
@@ -252,17 +333,34 @@ proptest! {
     /// design 2, never 5
     #[test]
     fn a_host_that_lies_stores_nothing_that_was_not_asked_for(
-        steps in prop::collection::vec((0u8..6, any::<u32>(), 0usize..PIECE * 2), 0..300),
+        steps in prop::collection::vec((0u8..8, any::<u32>(), 0usize..PIECE * 2), 0..300),
     ) {
         let mut budget = Budget::default();
         let mut transfers = Transfers::default();
+        let mut exchange = None;
         budget.join();
         for (what, n, len) in steps {
             match what {
                 0 => drop(transfers.put(&mut budget)),
                 1 => drop(transfers.fetch(&mut budget, len.max(1), len.max(1))),
                 2 => transfers.forget(|target| target % 2 == 0),
-                3 => drop(transfers.placed(Totals { done: n % 10, failed: n / 3 % 4 }, &mut budget)),
+                3 => {
+                    let part = |by| n / by % 2;
+                    let totals = Totals {
+                        done: n % 10,
+                        failed: n / 3 % 4,
+                        missed: part(7),
+                        refused: part(11),
+                    };
+                    let _ = transfers.placed(totals, &mut budget);
+                }
+                6 => exchange = transfers.exchange(&mut budget).or(exchange),
+                7 => {
+                    let taken = exchange.and_then(|ticket| transfers.take_exchanged(ticket));
+                    if taken.is_some() {
+                        exchange = None;
+                    }
+                }
                 4 if n % 50 == 0 => transfers.lose(&mut budget),
                 _ => {
                     let store = |target: &usize, at: usize| {
@@ -321,7 +419,10 @@ fn a_host_is_watched_while_it_has_something_to_deal_with() {
         transfers.put(&mut budget).expect("there is room");
     }
     assert_eq!(watch.stalled_for(transfers.progress(), 950), 50);
-    let totals = Totals { done: 1, failed: 0 };
+    let totals = Totals {
+        done: 1,
+        ..Totals::default()
+    };
     assert_eq!(transfers.placed(totals, &mut budget), Ok(()));
     assert_eq!(watch.stalled_for(transfers.progress(), 980), 0);
     assert_eq!(watch.stalled_for(transfers.progress(), 1080), 100);
@@ -342,4 +443,40 @@ fn a_piece_that_could_not_be_sent_is_not_under_way() {
     transfers.unsent(again, &mut budget);
     assert_eq!((transfers.failed(), budget.under_way()), (1, 0));
     assert!(transfers.is_done(again));
+}
+
+#[test]
+fn a_connection_has_one_exchange_under_way_which_is_told_its_own_end() {
+    let (mut budget, mut transfers) = (Budget::default(), Transfers::<()>::default());
+    let piece = transfers.put(&mut budget).expect("there is room");
+    let first = transfers.exchange(&mut budget).expect("there is room");
+    assert_eq!(transfers.exchange(&mut budget), None);
+    let mut totals = Totals::default();
+    totals.count(true);
+    // It is not the piece's, nor is the next one there yet.
+    let early = Totals {
+        missed: 1,
+        ..totals
+    };
+    assert_eq!(transfers.placed(early, &mut budget), Err(Stray));
+    assert_eq!(transfers.placed(totals, &mut budget), Ok(()));
+    assert!(transfers.is_done(piece));
+    assert_eq!(transfers.take_exchanged(first), None);
+    totals.count_exchange(Exchanged::Missed);
+    assert_eq!(transfers.placed(totals, &mut budget), Ok(()));
+    // Until it was heard.
+    assert_eq!(transfers.exchange(&mut budget), None);
+    assert_eq!(transfers.take_exchanged(first), Some(Ok(Exchanged::Missed)));
+    let second = transfers.exchange(&mut budget).expect("there is room");
+    transfers.abandon(second);
+    assert_eq!(transfers.exchange(&mut budget), None);
+    totals.count_exchange(Exchanged::Made);
+    assert_eq!(transfers.placed(totals, &mut budget), Ok(()));
+    let third = transfers.exchange(&mut budget).expect("there is room");
+    transfers.lose(&mut budget);
+    assert_eq!(transfers.take_exchanged(third), Some(Err(Lost)));
+    let fourth = transfers.exchange(&mut budget).expect("there is room");
+    transfers.unsent(fourth, &mut budget);
+    assert!(transfers.exchange(&mut budget).is_some());
+    assert_eq!(transfers.failed(), 1);
 }

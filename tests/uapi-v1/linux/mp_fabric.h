@@ -142,6 +142,7 @@ struct mp_info {
 #define MP_FEATURE_REGISTER_BAR	0x20000	/* MP_REGISTER_BAR, MP_LOCATION_BAR */
 #define MP_FEATURE_ONE_PEER	0x40000	/* MP_SEGMENT_ONE_PEER */
 #define MP_FEATURE_PRIVATE	0x80000	/* MP_SEGMENT_PRIVATE: no window */
+#define MP_FEATURE_EXCHANGE	0x100000	/* MP_IOC_EXCHANGE */
 
 /*
  * A status word is an aligned __u64 that tells the state of a connection, queue or session of
@@ -1048,6 +1049,29 @@ struct mp_barrier {
 };
 
 /*
+ * MP_IOC_EXCHANGE: compares a word of 64 bits of a connection's segment, and exchanges it if it is
+ * equal, in one step for all programs and kernels of the segment's host. That host's kernel does
+ * it, and its process need not run. The word has the byte order of that host.
+ *
+ * EINVAL: reserved is not zero. ENOENT. EINVAL: it leads to no segment; the offset is no multiple
+ * of 8. ERANGE: outside. ECONNRESET: the connection is lost. ENETDOWN. EOPNOTSUPP: the peer's
+ * service is of an earlier release. EACCES: the connection has not both rights. EIO: the segment's
+ * host cannot do it: the word's address there is no multiple of 8. ETIMEDOUT: no answer; EINTR: the
+ * process is being killed; ENOMEM. With ETIMEDOUT and EINTR, and with ECONNRESET and ENETDOWN while
+ * it is under way, it may have been done, or be done later.
+ */
+struct mp_exchange {
+	__u32 size;
+	__u32 connection;		/* handle */
+	__aligned_u64 offset;		/* of the word in the segment */
+	__aligned_u64 expected;
+	__aligned_u64 desired;
+	__aligned_u64 deadline;
+	__u32 exchanged;		/* out: 1 if the word was as expected */
+	__u32 reserved;
+};
+
+/*
  * MP_IOC_ADDRESS: where in this host's physical address space a range of a segment is, or
  * that of a peer's segment to which a connection leads: in memory, or in a bridge's window.
  * It says nothing of how long it stays there.
@@ -1247,6 +1271,7 @@ enum {
 	MP_IOC_RECEIVE = _IO(MP_IOC_MAGIC, 0x46),	/* struct mp_message */
 	MP_IOC_BARRIER = _IO(MP_IOC_MAGIC, 0x47),	/* struct mp_barrier */
 	MP_IOC_ADDRESS = _IO(MP_IOC_MAGIC, 0x48),	/* struct mp_address */
+	MP_IOC_EXCHANGE = _IO(MP_IOC_MAGIC, 0x49),	/* struct mp_exchange */
 	MP_IOC_QUEUE_CREATE = _IO(MP_IOC_MAGIC, 0x50),	/* struct mp_queue_create */
 	MP_IOC_QUEUE_START = _IO(MP_IOC_MAGIC, 0x51),	/* struct mp_queue_start */
 	MP_IOC_QUEUE_ABORT = _IO(MP_IOC_MAGIC, 0x52),	/* struct mp_handle */

@@ -284,6 +284,12 @@ impl Process {
             ..Default::default()
         };
         self.ask(&BARRIER, barrier)?;
+        let word = mp_exchange {
+            connection: handle,
+            deadline: now() + SOON,
+            ..Default::default()
+        };
+        self.ask(&EXCHANGE, word)?;
         let range = mp_address {
             handle,
             length: 1,

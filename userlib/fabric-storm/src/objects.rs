@@ -11,7 +11,7 @@ use crate::{
 };
 use libc::{
     EACCES, EADDRINUSE, EBADF, EBUSY, ECONNREFUSED, ECONNRESET, EDQUOT, EEXIST, EFAULT,
-    EINPROGRESS, EINVAL, EMFILE, EMSGSIZE, ENETDOWN, ENODEV, ENOENT, ENOMEM, ENOSPC, ENOTCONN,
+    EINPROGRESS, EINVAL, EIO, EMFILE, EMSGSIZE, ENETDOWN, ENODEV, ENOENT, ENOMEM, ENOSPC, ENOTCONN,
     ENXIO, EOPNOTSUPP, EPERM, ERANGE, ETIMEDOUT,
 };
 use mp_fabric::sys::*;
@@ -1076,6 +1076,33 @@ impl Worker {
         };
         let text = format!("target {target:#x} flags {}", barrier.flags);
         let _ = self.ask(of, &BARRIER, barrier, allowed, &text);
+    }
+
+    pub fn exchange(&mut self) {
+        let of = self.context_with(|thing| thing.kind == Kind::Connection(MP_OBJECT_SEGMENT));
+        let (handle, connection) = self.connection_of(of.0);
+        let is_wrong = self.random().one_in(20);
+        let kind = connection.map(|connection| connection.kind);
+        let is_segment = kind == Some(Kind::Connection(MP_OBJECT_SEGMENT));
+        let allowed: &[i32] = match (is_wrong, connection.is_some(), is_segment) {
+            (true, ..) => &[EINVAL],
+            (_, false, _) => &[ENOENT],
+            (_, _, false) => &[EINVAL],
+            _ => &[
+                OK, ERANGE, ECONNRESET, ENETDOWN, EOPNOTSUPP, EACCES, EIO, ETIMEDOUT, ENOMEM,
+            ],
+        };
+        let exchange = mp_exchange {
+            connection: handle,
+            offset: 8 * self.random().below(1024),
+            expected: self.random().below(2),
+            desired: self.random().below(2),
+            deadline: self.deadline(50_000_000),
+            reserved: u32::from(is_wrong),
+            ..Default::default()
+        };
+        let text = format!("{handle:#x} at {}", exchange.offset);
+        let _ = self.ask(of, &EXCHANGE, exchange, allowed, &text);
     }
 
     pub fn create_queue(&mut self) {

@@ -229,7 +229,8 @@ impl Worker {
             52..54 => self.create_queue(),
             54..59 => self.start_queue(),
             59..61 => self.abort_queue(),
-            61..63 => self.describe_queue(),
+            61 => self.describe_queue(),
+            62 => self.exchange(),
             _ => self.close(),
         }
     }

@@ -41,6 +41,7 @@ pub const MP_FEATURE_DMABUF: u32 = 65536;
 pub const MP_FEATURE_REGISTER_BAR: u32 = 131072;
 pub const MP_FEATURE_ONE_PEER: u32 = 262144;
 pub const MP_FEATURE_PRIVATE: u32 = 524288;
+pub const MP_FEATURE_EXCHANGE: u32 = 1048576;
 pub const MP_INTERFACE_UP: u32 = 1;
 pub const MP_INTERFACE_LOOPBACK: u32 = 2;
 pub const MP_INTERFACE_PCI: u32 = 4;
@@ -546,6 +547,18 @@ pub struct mp_barrier {
 }
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]
+pub struct mp_exchange {
+    pub size: __u32,
+    pub connection: __u32,
+    pub offset: __u64,
+    pub expected: __u64,
+    pub desired: __u64,
+    pub deadline: __u64,
+    pub exchanged: __u32,
+    pub reserved: __u32,
+}
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone)]
 pub struct mp_address {
     pub size: __u32,
     pub handle: __u32,
@@ -657,6 +670,7 @@ pub const MP_IOC_SEND: _bindgen_ty_8 = 47941;
 pub const MP_IOC_RECEIVE: _bindgen_ty_8 = 47942;
 pub const MP_IOC_BARRIER: _bindgen_ty_8 = 47943;
 pub const MP_IOC_ADDRESS: _bindgen_ty_8 = 47944;
+pub const MP_IOC_EXCHANGE: _bindgen_ty_8 = 47945;
 pub const MP_IOC_QUEUE_CREATE: _bindgen_ty_8 = 47952;
 pub const MP_IOC_QUEUE_START: _bindgen_ty_8 = 47953;
 pub const MP_IOC_QUEUE_ABORT: _bindgen_ty_8 = 47954;

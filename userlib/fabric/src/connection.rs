@@ -3,7 +3,7 @@
 //! Connections: uses of what a peer has published or offered.
 
 use crate::{
-    sys::{self, mp_barrier, mp_connect, mp_connection, mp_handle, mp_message},
+    sys::{self, mp_barrier, mp_connect, mp_connection, mp_exchange, mp_handle, mp_message},
     Call, CharDevice, Deadline, Device, Error, Fabric, InterfaceId, Key, Map, Notice, Object,
     Protection, Result, Rights, Subject,
 };
@@ -222,6 +222,36 @@ impl<D: Device> Connection<D> {
     pub fn barrier(&self, deadline: Deadline) -> Result<()> {
         let handle = self.object.open_handle()?;
         Ok(barrier(&*self.object.device, handle, 0, deadline)?)
+    }
+
+    /// Compare the word at `offset` in the segment with `expected` and make it `desired` if it is equal,
+    /// in one step; whether it was. The kernel of the segment's host does that, whatever its process
+    /// does.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`]: it leads to no segment, or there is no word. [`Error::PartnerGone`]: the
+    /// connection is lost. [`Error::InterfaceDown`]. [`Error::NotSupported`]: a kernel is of a
+    /// release without such exchanges. [`Error::Permission`]: this process may not read it and
+    /// write it. [`Error::TimedOut`]. [`Error::System`] with `EIO`: the word is none in the memory
+    /// of its process, with `ENOTTY`: this kernel knows no such call. It is not known whether it was done if the
+    /// connection or the link was lost meanwhile, or with [`Error::TimedOut`].
+    pub fn exchange(
+        &self,
+        offset: u64,
+        expected: u64,
+        desired: u64,
+        deadline: Deadline,
+    ) -> Result<bool> {
+        let mut exchange = mp_exchange {
+            connection: self.object.open_handle()?,
+            offset,
+            expected,
+            desired,
+            deadline: deadline.nanoseconds(),
+            ..Default::default()
+        };
+        self.object.device.call(Call::Exchange(&mut exchange))?;
+        Ok(exchange.exchanged != 0)
     }
 
     /// Trigger the event, once all that this process has written before is in the memory of its

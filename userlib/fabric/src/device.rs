@@ -109,6 +109,8 @@ pub enum Call<'a> {
     Receive(&'a mut mp_message, &'a mut [u8]),
     /// `MP_IOC_BARRIER`
     Barrier(&'a mut mp_barrier),
+    /// `MP_IOC_EXCHANGE`
+    Exchange(&'a mut mp_exchange),
     /// `MP_IOC_QUEUE_CREATE`
     QueueCreate(&'a mut mp_queue_create),
     /// `MP_IOC_QUEUE_START`, with the copies
@@ -261,6 +263,7 @@ impl Device for CharDevice {
             Call::Connection(argument) => call!(MP_IOC_CONNECTION, mp_connection, argument),
             Call::Notice(argument) => call!(MP_IOC_NOTICE, mp_notice, argument),
             Call::Barrier(argument) => call!(MP_IOC_BARRIER, mp_barrier, argument),
+            Call::Exchange(argument) => call!(MP_IOC_EXCHANGE, mp_exchange, argument),
             Call::QueueCreate(argument) => call!(MP_IOC_QUEUE_CREATE, mp_queue_create, argument),
             Call::QueueAbort(argument) => call!(MP_IOC_QUEUE_ABORT, mp_handle, argument),
             Call::Queue(argument) => call!(MP_IOC_QUEUE, mp_queue, argument),

@@ -493,6 +493,19 @@ fn assertions() -> String {
     );
     check!(
         out,
+        mp_exchange {
+            size,
+            connection,
+            offset,
+            expected,
+            desired,
+            deadline,
+            exchanged,
+            reserved
+        }
+    );
+    check!(
+        out,
         mp_address {
             size,
             handle,
@@ -607,6 +620,7 @@ fn assertions() -> String {
         MP_IOC_RECEIVE,
         MP_IOC_BARRIER,
         MP_IOC_ADDRESS,
+        MP_IOC_EXCHANGE,
         MP_IOC_QUEUE_CREATE,
         MP_IOC_QUEUE_START,
         MP_IOC_QUEUE_ABORT,
@@ -638,6 +652,7 @@ fn assertions() -> String {
         MP_FEATURE_REGISTER_ANY,
         MP_FEATURE_REGISTER_BAR,
         MP_FEATURE_ONE_PEER,
+        MP_FEATURE_EXCHANGE,
         MP_FEATURE_PRIVATE,
         MP_PARK_ARMED,
         MP_PARK_ENTRIES_MAX,

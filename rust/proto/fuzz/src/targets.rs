@@ -514,6 +514,7 @@ pub fn fabric(data: &[u8]) {
             | Header::Trigger { life, .. }
             | Header::Message { life, .. }
             | Header::Put { life, .. }
+            | Header::Exchange { life, .. }
             | Header::Stores(life)
             | Header::Fetched { life, .. } => {
                 let _ = greeting.accepts(life);

@@ -456,7 +456,9 @@ impl Device for FakeDevice {
             }
             Call::Park(park, entries) => self.park(park, entries),
             // As a kernel that hands nothing over.
-            Call::Export(..) | Call::Import(..) | Call::SegmentDmaBuf(..) => Err(Errno::NOTTY),
+            Call::Export(..) | Call::Import(..) | Call::SegmentDmaBuf(..) | Call::Exchange(_) => {
+                Err(Errno::NOTTY)
+            }
             Call::SegmentCreate(create, name) => self
                 .world
                 .change(|state| state.segment_create(self.context, create, name)),
