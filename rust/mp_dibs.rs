@@ -7,7 +7,7 @@
 //! * [`fabric`]: the device's operations and the function service in one object.
 //! * [`link`]: what this host and one peer have of each other.
 //! * [`buffer`]: a buffer of the own client, and what arrives for it.
-//! * [`starter`]: the device appears with the first bridge, and stays until the module goes.
+//! * [`starter`]: the device appears with the first peer, and stays until the module goes.
 //! * [`stats`]: counters in `/sys/kernel/mp_dibs`.
 //!
 //! There is one device for a host and not one for a link: a client offers its partner four devices at

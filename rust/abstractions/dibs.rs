@@ -70,10 +70,11 @@ struct Calls {
 
 // In glue.c. Devices are `struct mp_dibs`.
 unsafe extern "C" {
-    fn mp_dibs_new(gid: *const Gid) -> *mut c_void;
+    fn mp_dibs_new() -> *mut c_void;
     fn mp_dibs_free(device: *mut c_void);
     fn mp_dibs_add(
         device: *mut c_void,
+        gid: *const Gid,
         calls: *const Calls,
         data: *mut c_void,
         domain: u32,
@@ -100,14 +101,14 @@ unsafe impl Send for Device {}
 unsafe impl Sync for Device {}
 
 impl Device {
-    /// A device with that name.
+    /// A device that is to be registered.
     ///
     /// # Errors
     ///
     /// `ENOMEM`.
-    pub(crate) fn new(gid: &Gid) -> Result<Arc<Self>> {
-        // SAFETY: The name is copied.
-        let device = unsafe { mp_dibs_new(gid) };
+    pub(crate) fn new() -> Result<Arc<Self>> {
+        // SAFETY: No requirements; this may sleep.
+        let device = unsafe { mp_dibs_new() };
         // INVARIANT: Just made.
         let device = Self(NonNull::new(device).ok_or(ENOMEM)?);
         Ok(Arc::new(device, GFP_KERNEL)?)
@@ -152,18 +153,25 @@ pub(crate) struct Registration<T: Driver> {
 }
 
 impl<T: Driver> Registration<T> {
-    /// Register a device, once. It is a child of the first function of the root bus above `function`.
+    /// Register a device by that name, once. It is a child of the first function of the root bus above
+    /// `function`.
     ///
     /// # Errors
     ///
-    /// `ENODEV` if that function has gone, those of the kernel's devices.
-    pub(crate) fn new(device: Arc<Device>, data: Arc<T>, function: &pci::Function) -> Result<Self> {
+    /// `ENODEV` if that function has gone: nothing has happened then. Those of the kernel's devices.
+    pub(crate) fn new(
+        device: Arc<Device>,
+        gid: &Gid,
+        data: Arc<T>,
+        function: &pci::Function,
+    ) -> Result<Self> {
         let devfn = function.device << 3 | function.function & 7;
         let pointer: *const T = &*data;
-        // SAFETY: The device is valid, and the driver lives until it is removed.
+        // SAFETY: The device is valid, and the driver lives until it is removed. The name is copied.
         to_result(unsafe {
             mp_dibs_add(
                 device.0.as_ptr(),
+                gid,
                 &Table::<T>::CALLS,
                 pointer.cast_mut().cast(),
                 function.domain,

@@ -3,7 +3,10 @@
 //! The device's view of all links and buffers, and the function service.
 
 use crate::{
-    buffer::Buffer,
+    buffer::{
+        AtEnd,
+        Buffer, //
+    },
     dibs::{
         Added,
         Device,
@@ -19,10 +22,6 @@ use kernel::{
     new_mutex,
     prelude::*,
     sync::{
-        atomic::{
-            Atomic,
-            Relaxed, //
-        },
         rcu,
         Arc,
         ArcBorrow,
@@ -36,7 +35,6 @@ use kernel::{
 use mp_kernel::{
     contiguous::ContiguousPages,
     error,
-    random,
     sync::RcuArc,
     worker::{
         Work,
@@ -65,7 +63,8 @@ use mp_transport::{
     }, //
 };
 
-/// Milliseconds until clients are told again that a peer has gone: they may have had no memory for it.
+/// Milliseconds until a link is tried again for which there was no memory, and until clients should have
+/// heard of the end of one.
 const AGAIN_MS: u32 = 1000;
 
 /// Milliseconds to wait for peers when the module goes.
@@ -100,21 +99,32 @@ impl Drop for Working {
     }
 }
 
+/// What links are made of.
+struct Changes {
+    /// Name of the device, once it is registered.
+    gid: Option<Gid>,
+    /// By index: peers that are there, and have no link yet.
+    waiting: KVVec<Option<Arc<Peer>>>,
+    /// The device goes.
+    leaving: bool,
+}
+
 /// All of it.
+///
+/// Locks: `changes`, then `additions`, then those of a link or a buffer.
 #[pin_data]
 pub(crate) struct Fabric {
-    gid: Gid,
     device: Arc<Device>,
     pub(crate) tally: Arc<Tally>,
     /// By index of the peer; changed under `changes`.
     links: KVVec<RcuArc<Link>>,
     #[pin]
-    changes: Mutex<()>,
+    changes: Mutex<Changes>,
     /// By number; changed by [`Driver::add`], under `additions`, and [`Driver::remove`].
     buffers: KVVec<RcuArc<Buffer>>,
+    /// No link ends meanwhile.
     #[pin]
     additions: Mutex<()>,
-    leaving: Atomic<u32>,
 }
 
 fn empty<T: Send + Sync>(count: usize) -> Result<KVVec<RcuArc<T>>> {
@@ -126,27 +136,37 @@ fn empty<T: Send + Sync>(count: usize) -> Result<KVVec<RcuArc<T>>> {
 }
 
 impl Fabric {
-    /// Without any peer, for a device with a random name.
+    /// Without any peer, for a device that is to be registered.
     ///
     /// # Errors
     ///
     /// `ENOMEM`.
     pub(crate) fn new() -> Result<Arc<Self>> {
-        let gid = Gid::random([random::next_u64(), random::next_u64()]);
-        let device = Device::new(&gid.0)?;
+        let device = Device::new()?;
         let (links, buffers) = (empty(MAX_PEERS)?, empty(MAX_BUFFERS)?);
+        let mut waiting = KVVec::with_capacity(MAX_PEERS, GFP_KERNEL)?;
+        waiting.extend_with(MAX_PEERS, None, GFP_KERNEL)?;
+        let changes = Changes {
+            gid: None,
+            waiting,
+            leaving: false,
+        };
         let tally = Arc::new(Tally::default(), GFP_KERNEL)?;
         let this = pin_init!(Self {
-            gid,
             device,
             tally,
             links,
-            changes <- new_mutex!((), "mp_dibs::Fabric::changes"),
+            changes <- new_mutex!(changes, "mp_dibs::Fabric::changes"),
             buffers,
             additions <- new_mutex!((), "mp_dibs::Fabric::additions"),
-            leaving: Atomic::new(0),
         });
         Arc::pin_init(this, GFP_KERNEL)
+    }
+
+    /// The device is registered by that name: it is told to all peers.
+    pub(crate) fn begin(&self, gid: Gid) {
+        self.changes.lock().gid = Some(gid);
+        kick(0);
     }
 
     /// The device.
@@ -188,75 +208,133 @@ impl Fabric {
         self.all_links().filter(is_partner).count() as u64
     }
 
+    /// Make links to all peers that have none. Whether some are to be tried again.
+    fn open_links(&self, changes: &mut Changes) -> bool {
+        let Some(gid) = changes.gid.filter(|_| !changes.leaving) else {
+            return false;
+        };
+        let mut lacks = false;
+        for (cell, waiting) in self.links.iter().zip(changes.waiting.iter_mut()) {
+            let Some(peer) = waiting.take() else {
+                continue;
+            };
+            if self.open(cell, &peer, gid) == Err(ENOMEM) {
+                *waiting = Some(peer);
+                lacks = true;
+            }
+        }
+        lacks
+    }
+
     /// Make a link to a peer and enter it. Under `changes`.
-    fn open(&self, cell: &RcuArc<Link>, peer: &Arc<Peer>) {
-        match Link::new(peer, self.gid, &self.tally) {
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM` if there is no memory now, of the kernel or of the link.
+    fn open(&self, cell: &RcuArc<Link>, peer: &Arc<Peer>, gid: Gid) -> Result {
+        if gid.host() != service::self_id() {
+            pr_warn!("this host has another id now: mp_dibs is to be unloaded and loaded again\n");
+            return Ok(());
+        }
+        match Link::new(peer, gid, &self.tally) {
             Ok(link) => {
+                self.tell_of_lost();
                 cell.replace(Some(link.clone()));
                 link.greet();
+                Ok(())
             }
-            Err(e) => pr_info!(
-                "peer {:08x}: no memory to share: error {}\n",
-                peer.id().0,
-                e.to_errno()
-            ),
+            Err(e) if e == ENOMEM || e == ENOSPC => Err(ENOMEM),
+            Err(e) => {
+                pr_info!(
+                    "peer {:08x}: no memory to share: error {}\n",
+                    peer.id().0,
+                    e.to_errno()
+                );
+                Ok(())
+            }
         }
     }
 
-    /// Take a link out, and tell the clients. Under `changes`.
-    fn close(&self, cell: &RcuArc<Link>) -> Option<Arc<Link>> {
+    /// Take a link out, and end what the clients have over it. The partner may write to its buffers until
+    /// the epoch ends, unless it `has_let_go`. Under `changes`.
+    fn close(&self, cell: &RcuArc<Link>, has_let_go: bool) -> Option<Arc<Link>> {
         let link = cell.replace(None)?;
-        if let Some(gid) = link.end() {
+        let _additions = self.additions.lock();
+        let gid = link.end();
+        let is_its = |buffer: &Arc<Buffer>| Arc::ptr_eq(&buffer.link, &link);
+        for buffer in self.buffers.iter().filter_map(|cell| cell.get()) {
+            if is_its(&buffer) {
+                buffer.end();
+            }
+        }
+        link.give_back(has_let_go);
+        if let Some(gid) = gid {
             self.device.gone(&gid.0);
             kick(AGAIN_MS);
         }
         Some(link)
     }
 
-    /// Replace links to peers whose devices have gone.
-    fn replace_links(&self) {
-        let _changes = self.changes.lock();
-        for cell in &self.links {
+    /// End connections of links that have ended, whose clients have had no memory to hear of that. Whether
+    /// some are to be looked at again.
+    fn end_connections(&self) -> bool {
+        let mut wait = false;
+        for (index, cell) in self.buffers.iter().enumerate() {
+            match cell.get().map(|buffer| buffer.see_to_end()) {
+                Some(AtEnd::Signal) => self.device.signal(index as u32, 0),
+                Some(AtEnd::Wait) => wait = true,
+                _ => {}
+            }
+        }
+        wait
+    }
+
+    /// Replace links to peers whose devices have gone. Under `changes`.
+    fn replace_links(&self, changes: &mut Changes) {
+        for (cell, waiting) in self.links.iter().zip(changes.waiting.iter_mut()) {
             let Some(answer) = cell.get().and_then(|link| link.to_replace()) else {
                 continue;
             };
-            if let Some(link) = self.close(cell) {
-                // Nothing of this host's is written by a device that has gone.
-                link.let_go_all();
+            // Nothing of this host's is written by a device that has gone.
+            if let Some(link) = self.close(cell, true) {
                 if answer {
                     link.answer_farewell();
                 }
-                self.open(cell, link.peer());
+                *waiting = Some(link.peer().clone());
             }
         }
     }
 
-    /// Tell clients of peers that have gone while they have buffers for these. Whether there are any.
-    fn tell_again(&self) -> bool {
-        let mut lost = false;
+    /// Tell clients once more of devices that have gone, before one of these may be back: they keep
+    /// nothing of the life before then, but may have had no memory to hear of its end. Under `changes`.
+    fn tell_of_lost(&self) {
+        let mut told = None;
         for buffer in self.buffers.iter().filter_map(|cell| cell.get()) {
-            if buffer.link.is_ended() {
-                self.device.gone(&buffer.rgid.0);
-                lost = true;
+            let gid = buffer.rgid;
+            let is_lost = buffer.link.is_ended() && self.link_to(&gid.0).is_none();
+            if is_lost && told.replace(gid) != Some(gid) {
+                self.device.gone(&gid.0);
             }
         }
-        lost
     }
 
     /// Tell all peers that the device, which has no buffers any more, goes, and wait for their answers for
     /// a time. What is not answered stays in quarantine.
     pub(crate) fn leave(&self) {
-        self.leaving.store(1, Relaxed);
-        let _changes = self.changes.lock();
-        self.all_links().for_each(|link| link.leave());
+        {
+            let mut changes = self.changes.lock();
+            changes.leaving = true;
+            self.all_links().for_each(|link| link.leave());
+        }
         for _ in 0..FAREWELL_MS {
             if !self.all_links().any(|link| link.is_leaving()) {
                 break;
             }
             fsleep(Delta::from_millis(1));
         }
+        let _changes = self.changes.lock();
         for link in self.all_links().filter(|link| link.has_left()) {
-            link.let_go_all();
+            link.give_back(true);
         }
     }
 
@@ -270,40 +348,46 @@ impl Fabric {
         let cell = self.buffers.get(index as usize).ok_or(EINVAL)?;
         let buffer = cell.load(guard).filter(|b| b.token == moved.token);
         let buffer = buffer.ok_or_else(unknown)?;
-        buffer.receive(moved, &self.tally).inspect_err(|e| {
-            if *e == error::protocol() {
-                self.tally.refused_frames.add(1);
-                // Both clients end what they have with each other.
-                self.device.gone(&buffer.rgid.0);
-                link.broken();
+        let received = buffer.receive(moved, &self.tally);
+        match received {
+            Ok(()) => self.tally.received_signals.add(1),
+            Err(e) if e == error::protocol() => self.tally.refused_frames.add(1),
+            Err(e) => {
+                if e == error::stale() {
+                    self.tally.late_frames.add(1);
+                }
+                return Err(e);
             }
-        })?;
-        self.tally.received_signals.add(1);
+        }
         self.device.signal(index, u32::from(moved.signal));
-        Ok(())
+        received
     }
 }
 
 impl Function for Fabric {
     fn peer_add(&self, peer: &Arc<Peer>) {
-        let is_own = peer.id() == service::self_id();
-        if is_own || peer.hop().is_some() || self.leaving.load(Relaxed) != 0 {
+        if peer.id() == service::self_id() || peer.hop().is_some() {
             return;
         }
-        let _changes = self.changes.lock();
-        if let Some(cell) = self.links.get(peer.index() as usize) {
-            self.open(cell, peer);
+        let mut changes = self.changes.lock();
+        if let Some(waiting) = changes.waiting.get_mut(peer.index() as usize) {
+            *waiting = Some(peer.clone());
+        }
+        if self.open_links(&mut changes) {
+            kick(AGAIN_MS);
         }
     }
 
     fn peer_del(&self, peer: &Arc<Peer>) {
-        let _changes = self.changes.lock();
-        if let Some(cell) = self.links.get(peer.index() as usize) {
-            if cell
-                .get()
-                .is_some_and(|link| Arc::ptr_eq(link.peer(), peer))
-            {
-                self.close(cell);
+        let mut changes = self.changes.lock();
+        let index = peer.index() as usize;
+        if let Some(waiting) = changes.waiting.get_mut(index) {
+            waiting.take_if(|waiting| Arc::ptr_eq(waiting, peer));
+        }
+        if let Some(cell) = self.links.get(index) {
+            let is_its = |link: &Arc<Link>| Arc::ptr_eq(link.peer(), peer);
+            if cell.get().is_some_and(|link| is_its(&link)) {
+                self.close(cell, false);
             }
         }
     }
@@ -325,6 +409,10 @@ impl Function for Fabric {
             Message::Gone(token) => link.gone(token),
             Message::Event { code, info } => {
                 let gid = link.partner().ok_or(error::not_connected())?;
+                if !link.may_send_event() {
+                    self.tally.refused_events.add(1);
+                    return Err(EAGAIN);
+                }
                 self.device.event(&gid.0, code, info);
                 Ok(())
             }
@@ -334,11 +422,6 @@ impl Function for Fabric {
             }
             Message::Left => {
                 link.left();
-                Ok(())
-            }
-            Message::Broken => {
-                let gid = link.partner().ok_or(error::not_connected())?;
-                self.device.gone(&gid.0);
                 Ok(())
             }
         }
@@ -371,8 +454,8 @@ impl Driver for Fabric {
         if !(MIN_BUFFER..=MAX_BUFFER).contains(&len) {
             return Err(EINVAL);
         }
-        let link = self.link_to(gid).ok_or(error::not_connected())?;
         let _additions = self.additions.lock();
+        let link = self.link_to(gid).ok_or(error::not_connected())?;
         let mut cells = self.buffers.iter().enumerate();
         let free = cells.find(|(_, cell)| cell.get().is_none());
         let (number, cell) = free.ok_or(ENOSPC)?;
@@ -428,10 +511,15 @@ impl Driver for Fabric {
 
 impl Work for Fabric {
     fn run(&self) -> Option<u32> {
-        if self.leaving.load(Relaxed) == 0 {
-            self.replace_links();
-        }
+        let lacks = {
+            let mut changes = self.changes.lock();
+            if !changes.leaving {
+                self.replace_links(&mut changes);
+            }
+            self.open_links(&mut changes)
+        };
         self.all_links().for_each(|link| link.settle());
-        self.tell_again().then_some(AGAIN_MS)
+        let waits = self.end_connections();
+        (lacks || waits).then_some(AGAIN_MS)
     }
 }

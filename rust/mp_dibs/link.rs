@@ -24,11 +24,13 @@ use kernel::{
     }, //
 };
 use mp_kernel::{
+    barrier,
     bytes::SharedBytes,
     error,
     new_spinlock_bh,
     random,
-    sync::SpinLockBh, //
+    sync::SpinLockBh,
+    time, //
 };
 use mp_proto::{
     dibs::{
@@ -79,6 +81,11 @@ const ATTEMPTS: u32 = 32;
 /// Pause after a failure, in milliseconds.
 const RETRY_MS: u32 = 10;
 
+/// Events that a partner may send in a second: clients have few, and need memory for each.
+const EVENTS: u32 = 64;
+
+const NS_PER_S: u64 = 1_000_000_000;
+
 /// Who is there.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Phase {
@@ -106,6 +113,10 @@ struct State {
     lent: Slots<KVVec<Slot>>,
     /// Other messages, oldest first; within its capacity.
     control: KVVec<Message>,
+    /// The entries of the peer's buffers, which the peer stores, while the link is.
+    table: Option<Local>,
+    /// Events of the partner's in a second since boot.
+    events: (u64, u32),
 }
 
 /// A link.
@@ -117,8 +128,8 @@ pub(crate) struct Link {
     pub(crate) memory: Arc<Memory>,
     /// All of the peer's arena that is reached.
     remote: Remote,
-    /// The entries of the peer's buffers, which the peer stores.
-    table: Local,
+    /// Where the peer finds the table.
+    table_off: u64,
     slots: u16,
     /// By slot: where the peer stores for that buffer, until it has let go.
     #[pin]
@@ -160,29 +171,31 @@ impl Link {
         let limits = memory.limits();
         let remote = memory.reach(reach::start_of(reach::ARENA), limits.remote_total)?;
         let slots = dibs::slots_for(limits.local_total);
+        let table = memory.alloc(slots as u64 * Entry::SIZE)?;
+        let table_off = table.off();
+        memory.grant(SERVICE, &table)?;
         let state = State {
             phase: Phase::Open,
             theirs: None,
             outbox: Outbox::new(filled(Pending::NONE, slots)?),
             lent: Slots::new(filled(Slot::Free, MAX_SLOTS)?),
             control: KVVec::with_capacity(CONTROL, GFP_KERNEL)?,
+            table: Some(table),
+            events: (0, 0),
         };
         let landings = filled(None, MAX_SLOTS)?;
-        let table = memory.alloc(slots as u64 * Entry::SIZE)?;
         let this = pin_init!(Self {
             peer: peer.clone(),
             tally: tally.clone(),
             gid,
             remote,
-            table,
+            table_off,
             slots: slots as u16,
             landings <- new_mutex!(landings, "mp_dibs::Link::landings"),
             state <- new_spinlock_bh!(state, "mp_dibs::Link"),
             memory,
         });
-        let this = Arc::pin_init(this, GFP_KERNEL)?;
-        this.memory.grant(SERVICE, &this.table)?;
-        Ok(this)
+        Arc::pin_init(this, GFP_KERNEL)
     }
 
     /// The peer.
@@ -211,7 +224,7 @@ impl Link {
         Message::Hello(Hello {
             answer,
             slots: self.slots,
-            table: self.table.off(),
+            table: self.table_off,
             gid: self.gid,
         })
     }
@@ -220,9 +233,9 @@ impl Link {
     ///
     /// # Errors
     ///
-    /// `EPROTO` if its table is in no place that is reached.
+    /// `EPROTO` if its table is in no place that is reached, or its name is another host's.
     pub(crate) fn greeted(&self, hello: Hello) -> Result {
-        if !hello.is_reached(self.remote.len()) {
+        if !hello.is_reached(self.remote.len()) || hello.gid.host() != self.id() {
             return Err(error::protocol());
         }
         let mut state = self.state.lock();
@@ -253,8 +266,15 @@ impl Link {
     /// The partner says that its device goes. Softirq context.
     pub(crate) fn bid_farewell(&self) {
         let mut state = self.state.lock();
-        if state.phase == Phase::Open {
-            self.replace(&mut state, true);
+        match state.phase {
+            Phase::Open => self.replace(&mut state, true),
+            // Both go, and neither writes anything of the other one's.
+            Phase::Leaving => {
+                state.phase = Phase::Left;
+                self.queue(&mut state, Message::Left);
+                self.send_all(&mut state);
+            }
+            _ => {}
         }
     }
 
@@ -277,6 +297,18 @@ impl Link {
     /// Whether the partner has gone.
     pub(crate) fn is_ended(&self) -> bool {
         self.state.lock().phase == Phase::Ended
+    }
+
+    /// Whether the partner may send a further event. Softirq context.
+    pub(crate) fn may_send_event(&self) -> bool {
+        let now = time::coarse_ns() / NS_PER_S;
+        let mut state = self.state.lock();
+        let (second, count) = state.events;
+        state.events = match second == now {
+            true => (now, count.saturating_add(1)),
+            false => (now, 1),
+        };
+        state.events.1 <= EVENTS
     }
 
     /// Whether it has answered that the own device goes.
@@ -319,12 +351,18 @@ impl Link {
         }
     }
 
-    /// No device of the partner's host writes anything of this host's any more: its memory is free,
-    /// also what it was lent before this module was loaded. Process context.
-    pub(crate) fn let_go_all(&self) {
+    /// Give back the memory for the partner's stores. It is free when the epoch ends, or at once if no device
+    /// of the partner's host writes anything of this host's any more: then also what it was lent before
+    /// this module was loaded. Process context.
+    pub(crate) fn give_back(&self, has_let_go: bool) {
         self.landings.lock().iter_mut().for_each(|l| *l = None);
-        // If the epoch is over, nothing is left to be done.
-        let _ = self.memory.peer_let_all_go(SERVICE);
+        let table = self.state.lock().table.take();
+        // Without the lock.
+        drop(table);
+        if has_let_go {
+            // If the epoch is over, nothing is left to be done.
+            let _ = self.memory.peer_let_all_go(SERVICE);
+        }
     }
 
     /// The partner does not write there any more, if the epoch still is.
@@ -448,21 +486,25 @@ impl Link {
         if state.theirs.is_none() {
             return Err(error::not_connected());
         }
-        let load = |at| self.table.load_u64(at).ok();
+        let table = state.table.as_ref().ok_or(error::not_connected())?;
+        let load = |at| {
+            let word = table.load_u64(at).ok();
+            // The peer stores words of an entry in order.
+            barrier::rmb();
+            word
+        };
         let size = u32::try_from(data.len()).map_err(|_| EINVAL)?;
         let what = Grant::find(token, usize::from(self.slots), self.remote.len(), load)
             .and_then(|grant| grant.classify(signal.is_some(), offset, size));
         let record = match what {
-            Ok(Move::Data(at, range)) => {
+            Ok(Move::Data(at)) => {
                 self.remote.write(at, data)?;
                 // Before the frame that tells of it, which may be sent from another processor.
                 self.remote.flush()?;
                 self.tally.sent_bytes.add(u64::from(size));
-                state.outbox.moved(token, range);
                 return Ok(());
             }
-            Ok(Move::Record) => Some(data.try_into().map_err(|_| EINVAL)?),
-            Ok(Move::Nothing) => None,
+            Ok(Move::Record) => data.try_into().map_err(|_| EINVAL)?,
             Err(_) => {
                 self.tally.refused_moves.add(1);
                 return Err(EINVAL);
@@ -492,18 +534,7 @@ impl Link {
         Ok(())
     }
 
-    /// What the partner has said of a buffer cannot be. Softirq context.
-    pub(crate) fn broken(&self) {
-        let mut state = self.state.lock();
-        // Who says it again and again is told as often as there is room.
-        if state.control.len() < CONTROL / 2 {
-            self.queue(&mut state, Message::Broken);
-            self.send_all(&mut state);
-        }
-    }
-
-    /// Let a message wait. One that is lost costs its slot for the rest of the epoch; there is room for
-    /// those of all slots.
+    /// Let a message wait. One that is lost costs its slot for the rest of the epoch.
     fn queue(&self, state: &mut State, message: Message) {
         if state.control.push_within_capacity(message).is_err() {
             self.tally.lost_messages.add(1);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Registers the device with the first bridge of the host.
+//! Registers the device with the first peer of the host, which has an id by then.
 
 use crate::{
     dibs::Registration,
@@ -16,24 +16,27 @@ use kernel::{
 };
 use mp_kernel::{
     pci,
+    random,
     worker::{
         Work,
         Worker, //
     }, //
 };
+use mp_proto::dibs::Gid;
 use mp_transport::{
     interface::{
         Interface,
         Watcher, //
     },
-    peer::Peer, //
+    peer::Peer,
+    service, //
 };
 
 /// How far it is.
 enum Stage {
-    /// No bridge has been seen.
+    /// No peer has been seen.
     Waiting,
-    /// This one has.
+    /// One has, at this bridge.
     Found(pci::Function),
     /// The device is there until this is dropped.
     Done(#[expect(dead_code)] Registration<Fabric>),
@@ -77,9 +80,19 @@ impl Work for Starter {
         let Stage::Found(bridge) = *stage else {
             return None;
         };
+        let numbers = [random::next_u64(), random::next_u64()];
+        let Some(gid) = Gid::new(service::self_id(), numbers) else {
+            *stage = Stage::Waiting;
+            return None;
+        };
         let device = self.fabric.device().clone();
-        *stage = match Registration::new(device, self.fabric.clone(), &bridge) {
-            Ok(registration) => Stage::Done(registration),
+        *stage = match Registration::new(device, &gid.0, self.fabric.clone(), &bridge) {
+            Ok(registration) => {
+                self.fabric.begin(gid);
+                Stage::Done(registration)
+            }
+            // The bridge has been pulled.
+            Err(e) if e == ENODEV => Stage::Waiting,
             Err(e) => {
                 pr_err!("cannot register the device: error {}\n", e.to_errno());
                 Stage::Over
@@ -98,11 +111,15 @@ impl Drop for Started {
     }
 }
 
-/// Hears of bridges.
+/// Hears of bridges with peers.
 pub(crate) struct Bridges(pub(crate) Arc<Worker<Starter>>);
 
 impl Watcher for Bridges {
-    fn added(&self, interface: &Arc<Interface>) {
+    fn added(&self, _interface: &Arc<Interface>) {}
+
+    fn removed(&self, _interface: &Arc<Interface>) {}
+
+    fn peer_up(&self, interface: &Arc<Interface>, _peer: &Arc<Peer>) {
         let Some(location) = interface.info().location else {
             return;
         };
@@ -112,10 +129,6 @@ impl Watcher for Bridges {
             self.0.kick();
         }
     }
-
-    fn removed(&self, _interface: &Arc<Interface>) {}
-
-    fn peer_up(&self, _interface: &Arc<Interface>, _peer: &Arc<Peer>) {}
 
     fn peer_down(&self, _interface: &Arc<Interface>, _peer: &Arc<Peer>) {}
 }

@@ -24,14 +24,18 @@ pub(crate) struct Tally {
     pub(crate) received_signals: Counter,
     /// Moves to tokens that no peer has told, or out of bounds.
     pub(crate) refused_moves: Counter,
-    /// Frames whose ranges or record cannot be.
+    /// Frames whose record cannot be: each ended a connection.
     pub(crate) refused_frames: Counter,
+    /// Frames for a connection that used the buffer before.
+    pub(crate) late_frames: Counter,
     /// Frames for buffers that the peer may not send into, or not any more.
     pub(crate) unknown_buffers: Counter,
     /// Times that messages had to wait for room.
     pub(crate) waited: Counter,
     /// Messages that found no room to wait in.
     pub(crate) lost_messages: Counter,
+    /// Events of peers that had too many.
+    pub(crate) refused_events: Counter,
 }
 
 impl Attributes for Fabric {
@@ -43,9 +47,11 @@ impl Attributes for Fabric {
             c"received_signals",
             c"refused_moves",
             c"refused_frames",
+            c"late_frames",
             c"unknown_buffers",
             c"waited",
             c"lost_messages",
+            c"refused_events",
             c"buffers",
             c"slots",
             c"partners",
@@ -61,11 +67,13 @@ impl Attributes for Fabric {
             3 => t.received_signals.get(),
             4 => t.refused_moves.get(),
             5 => t.refused_frames.get(),
-            6 => t.unknown_buffers.get(),
-            7 => t.waited.get(),
-            8 => t.lost_messages.get(),
-            9 => self.buffers_in_use(),
-            10 => self.slots_in_use(),
+            6 => t.late_frames.get(),
+            7 => t.unknown_buffers.get(),
+            8 => t.waited.get(),
+            9 => t.lost_messages.get(),
+            10 => t.refused_events.get(),
+            11 => self.buffers_in_use(),
+            12 => self.slots_in_use(),
             _ => self.partners(),
         };
         writeln!(out, "{value}")

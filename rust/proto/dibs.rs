@@ -3,7 +3,7 @@
 //! Direct memory buffers of one host that another host sends into (a DIBS device).
 //!
 //! The owner of a buffer keeps it private. It lends one host a *landing place* for it in the arena that
-//! this host reaches, and copies from there what the host says has arrived:
+//! this host reaches, and copies from there what a record says is new:
 //!
 //! | object | is in the memory of | is written by |
 //! |---|---|---|
@@ -17,7 +17,7 @@
 //!
 //! * [`Token`], [`Entry`], [`Grant`]: what a sender may write.
 //! * [`Message`]: the frames.
-//! * [`record`]: what has been written and was not told yet.
+//! * [`record`]: what is to be told, and waits.
 //! * [`slots`]: the buffers of a link, as their owner has them.
 //! * [`cdc`]: the records of SMC-D, which are checked before the client sees them.
 
@@ -30,7 +30,7 @@ pub mod record;
 pub mod slots;
 
 pub use message::{Hello, Malformed, Message, Moved};
-pub use record::{Outbox, Pending, Range, Ranges};
+pub use record::{Outbox, Pending, Range};
 pub use slots::{Slot, Slots};
 
 /// Function id in the message header: "DIBS".
@@ -53,22 +53,31 @@ pub const MAX_BUFFER: u32 = 4 << 20;
 /// Shortest buffer.
 pub const MIN_BUFFER: u32 = 4096;
 
-/// Name of a device: random, and none of its halves zero.
+/// Name of a device: random, but for the id of its host in the last two bytes, and none of its halves
+/// zero. A host is believed a name with its own id only: names are no secret.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Gid(pub [u8; 16]);
 
 impl Gid {
-    /// A name made of random numbers.
-    pub fn random(numbers: [u64; 2]) -> Gid {
+    /// A name made of random numbers, for the device of a host. `None` if that is not a host.
+    pub fn new(host: PeerId, numbers: [u64; 2]) -> Option<Gid> {
+        let id = u16::try_from(host.0).ok()?;
         let mut bytes = [0; 16];
         bytes[..8].copy_from_slice(&numbers[0].max(1).to_le_bytes());
-        bytes[8..].copy_from_slice(&numbers[1].max(1).to_le_bytes());
-        Gid(bytes)
+        bytes[8..].copy_from_slice(&numbers[1].to_le_bytes());
+        bytes[8] = bytes[8].max(1);
+        bytes[14..].copy_from_slice(&id.to_le_bytes());
+        Some(Gid(bytes))
     }
 
     /// Whether it can be a name: clients take a half of zeros for none.
     pub fn is_valid(&self) -> bool {
         self.0[..8] != [0; 8] && self.0[8..] != [0; 8]
+    }
+
+    /// Whose device it names.
+    pub fn host(&self) -> PeerId {
+        PeerId(u32::from(u16::from_le_bytes([self.0[14], self.0[15]])))
     }
 }
 
@@ -166,11 +175,9 @@ pub struct Grant {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Move {
     /// Data, to this offset of the peer's arena.
-    Data(u64, Range),
-    /// The record at the start of the buffer.
+    Data(u64),
+    /// The record at the start of the buffer, at which the peer's client is to look.
     Record,
-    /// Nothing: the peer's client is to look.
-    Nothing,
 }
 
 impl Grant {
@@ -224,7 +231,6 @@ impl Grant {
     pub fn classify(&self, signal: bool, offset: u32, size: u32) -> Result<Move, Refused> {
         if signal {
             return match (offset, size) {
-                (_, 0) => Ok(Move::Nothing),
                 (0, HEAD) => Ok(Move::Record),
                 _ => Err(Refused::Bounds),
             };
@@ -233,7 +239,7 @@ impl Grant {
         if !range.is_inside(self.len) {
             return Err(Refused::Bounds);
         }
-        Ok(Move::Data(self.place + u64::from(offset), range))
+        Ok(Move::Data(self.place + u64::from(offset)))
     }
 }
 
@@ -282,11 +288,8 @@ mod tests {
     fn a_token_that_was_told_leads_to_the_landing_place() {
         let told = entry(5, 99);
         let grant = find(told.token, &[entry(4, 1), told]).unwrap();
-        let range = Range::new(HEAD, 10).unwrap();
-        assert_eq!(
-            grant.classify(false, HEAD, 10),
-            Ok(Move::Data(0x4000 + u64::from(HEAD), range))
-        );
+        let place = 0x4000 + u64::from(HEAD);
+        assert_eq!(grant.classify(false, HEAD, 10), Ok(Move::Data(place)));
     }
 
     /// A client has tokens from its partner, who may be anybody.
@@ -378,9 +381,20 @@ mod tests {
         }
         assert!(grant.classify(false, HEAD, told.len - HEAD).is_ok());
         assert_eq!(grant.classify(true, 0, HEAD), Ok(Move::Record));
-        assert_eq!(grant.classify(true, 0, 0), Ok(Move::Nothing));
+        assert_eq!(grant.classify(true, 0, 0), Err(Refused::Bounds));
         assert_eq!(grant.classify(true, 0, HEAD + 1), Err(Refused::Bounds));
         assert_eq!(grant.classify(true, 8, HEAD), Err(Refused::Bounds));
+    }
+
+    #[test]
+    fn a_name_says_whose_it_is() {
+        for host in [0, 0x0107, 0xffff] {
+            let gid = Gid::new(PeerId(host), [0, u64::MAX << 16]).unwrap();
+            assert_eq!(gid.host(), PeerId(host));
+            assert!(gid.is_valid());
+            assert!(Gid::new(PeerId(host), [0, 0]).unwrap().is_valid());
+        }
+        assert_eq!(Gid::new(PeerId::SELF, [1, 1]), None);
     }
 
     #[test]
@@ -408,9 +422,9 @@ mod tests {
             let token = Token::new(OWNER, 0, 7).unwrap();
             let load = |at| Some(match at { Entry::TOKEN_AT => token.raw(), 0 => place, _ => len });
             if let Ok(grant) = Grant::find(token, 128, REACHED, load) {
-                if let Ok(Move::Data(at, range)) = grant.classify(signal, offset, size) {
+                if let Ok(Move::Data(at)) = grant.classify(signal, offset, size) {
                     prop_assert!(at >= place + u64::from(HEAD));
-                    prop_assert!(at + u64::from(range.len()) <= place + len);
+                    prop_assert!(at + u64::from(size) <= place + len);
                     prop_assert!(place + len <= REACHED);
                 }
             }

@@ -12,7 +12,11 @@ COUNTERS = "/sys/kernel/mp_dibs"
 EID = "MPFAB"
 
 # Modes that the kernel says a socket has.
-SMC_D = 2
+TCP, SMC_D = 1, 2
+# Why it has fallen back to TCP (net/smc/smc_clc.h): the partner has declined; no buffer.
+DECLINED, NO_BUFFER = 0x05000000, 0x01010000
+# How a socket may end whose partner is lost; no error is an orderly end.
+LOST = {"ECONNRESET", "ECONNABORTED", "EPIPE", "ENOTCONN", "end"}
 
 _NETLINK = """
 import socket, struct
@@ -69,10 +73,21 @@ def modes():
     return [connection[2] for connection in connections()]
 
 
-def token():
-    "That of the buffer of the partner of the only connection."
-    buffers = dict(attributes(connections()[0][64:]))[4]
-    return struct.unpack_from("=Q", buffers, 32)[0]
+def reasons():
+    "How many connections have which mode, and why."
+    counts = {{}}
+    for connection in connections():
+        fallback = dict(attributes(connection[64:])).get(5, bytes(8))
+        what = f"{{connection[2]}} {{struct.unpack_from('=I', fallback)[0]:#x}}"
+        counts[what] = counts.get(what, 0) + 1
+    return counts
+
+
+def token(connection):
+    "That of the buffer of its partner."
+    ports = struct.pack("!HH", connection.getsockname()[1], connection.getpeername()[1])
+    told = next(told for told in connections() if told[4:8] == ports)
+    return struct.unpack_from("=Q", dict(attributes(told[64:]))[4], 32)[0]
 
 
 def smc_socket():
@@ -110,6 +125,26 @@ os.setuid(65534)
 devices = generic(5, REQUEST | DUMP)
 device = dict(attributes(dict(attributes(devices[0][4:]))[5]))
 print(len(devices), *(struct.unpack("=H", device[kind])[0] for kind in {kinds}))
+"""
+)
+
+# All that any user may ask for: of the system, link groups, devices, statistics, identities, connections.
+_DUMP_ALL = (
+    _NETLINK
+    + """
+import os
+os.setgid(65534)
+os.setuid(65534)
+answers = connections()
+assert len(answers) == {count}
+for command in range(1, 10):
+    try:
+        answers += generic(command, REQUEST | DUMP)
+    except OSError as error:
+        print(command, error)
+said = b"".join(answer + bytes(-len(answer) % 4) for answer in answers)
+words = [struct.unpack_from("=Q", said, at)[0] for at in range(0, len(said) - 7, 4)]
+print(len(answers), [hex(word) for word in words if 0xffff800000000000 <= word < 0xffffffffffffffff])
 """
 )
 
@@ -198,7 +233,7 @@ def hold(connection):
     connection.settimeout(60)
     connection.sendall(b"x")
     assert connection.recv(1) == b"x"
-    print("token", token(), "told", flush=True)
+    print("token", token(connection), "told", flush=True)
     try:
         print("end", len(connection.recv(1)), flush=True)
     except TimeoutError:
@@ -207,6 +242,233 @@ def hold(connection):
         print("end", errno.errorcode[error.errno], flush=True)
 
 
+"""
+)
+
+_STREAMS = (
+    _NETLINK
+    + """
+import errno, json, threading
+
+# All that is sent is one pattern again and again; its length divides no size of anything else.
+PATTERN = bytes(range(251))
+BLOCK = PATTERN * 200
+running, told = threading.Semaphore(0), []
+
+
+def note(act):
+    "How that ends, if not by what should not be."
+    try:
+        told.append(act() or "end")
+    except OSError as error:
+        told.append(errno.errorcode.get(error.errno, str(error)))
+
+
+def send(connection):
+    while True:
+        connection.sendall(BLOCK)
+
+
+def receive(connection):
+    at = 0
+    while data := connection.recv(100000):
+        expected = (PATTERN * (len(data) // 251 + 2))[at % 251:][:len(data)]
+        if data != expected:
+            return f"wrong data behind {{at}}"
+        at += len(data)
+        if at - len(data) < 100000 <= at:
+            running.release()
+
+
+def streams(connections):
+    "Until all have ended, which is told."
+    threads = [
+        threading.Thread(target=note, args=(lambda act=act, each=each: act(each),))
+        for each in connections
+        for act in (send, receive)
+    ]
+    for thread in threads:
+        thread.start()
+    for _ in connections:
+        running.acquire()
+    print("running", *modes(), flush=True)
+    for thread in threads:
+        thread.join()
+    print(json.dumps(told), flush=True)
+
+
+def all_accepted(address, count, port):
+    listener = smc_socket()
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listener.bind((address, port))
+    listener.listen(count)
+    print("ready", flush=True)
+    return [listener.accept()[0] for _ in range(count)]
+
+
+def all_connected(address, count, port):
+    sockets = [smc_socket() for _ in range(count)]
+    for each in sockets:
+        each.connect((address, port))
+    return sockets
+
+
+"""
+)
+
+_STREAMING_SERVER = _STREAMS + "streams(all_accepted({address!r}, {count}, {port}))\n"
+_STREAMING_CLIENT = _STREAMS + "streams(all_connected({address!r}, {count}, {port}))\n"
+
+# Sends what it gets back, on all connections at once, and tells how many have which mode and why.
+_CROWD = (
+    _STREAMS
+    + """
+import selectors, sys
+
+
+def echo(connections):
+    selector = selectors.DefaultSelector()
+    for each in connections:
+        selector.register(each, selectors.EVENT_READ)
+    left = len(connections)
+    while left:
+        for key, _ in selector.select(60) or [(None, None)]:
+            data = key.fileobj.recv(4096)
+            if data:
+                key.fileobj.sendall(data)
+            else:
+                selector.unregister(key.fileobj)
+                left -= 1
+    print("end", flush=True)
+
+
+def use(connections, rounds):
+    for number in range(rounds):
+        blocks = [bytes([n, number]) * 1500 for n in range(len(connections))]
+        for each, block in zip(connections, blocks):
+            each.sendall(block)
+        for each, block in zip(connections, blocks):
+            got = b""
+            while len(got) < len(block):
+                data = each.recv(len(block) - len(got))
+                assert data, "an end"
+                got += data
+            assert got == block, "wrong data"
+    print("counts", json.dumps(reasons()), flush=True)
+    sys.stdin.readline()
+    for each in connections:
+        each.close()
+
+
+def timed(connections):
+    for each in connections:
+        each.settimeout(60)
+    return connections
+
+
+"""
+)
+
+_CROWDED_SERVER = _CROWD + "echo(timed(all_accepted({address!r}, {count}, 5008)))\n"
+_CROWDED_CLIENT = _CROWD + "use(timed(all_connected({address!r}, {count}, 5008)), {rounds})\n"
+
+# Does nothing that could tell it of an end, until it is told to.
+_ASLEEP = (
+    _NETLINK
+    + """
+import errno, sys
+
+
+def asleep(connection):
+    connection.settimeout(60)
+    connection.sendall(b"x")
+    assert connection.recv(1) == b"x"
+    print("asleep", *modes(), flush=True)
+    sys.stdin.readline()
+    try:
+        connection.sendall(b"y")
+        print(*(("still", True) if connection.recv(1) else ("end", "end")), flush=True)
+    except OSError as error:
+        print("end", errno.errorcode[error.errno], flush=True)
+
+
+"""
+)
+
+_SLEEPING_SERVER = _ASLEEP + "asleep(accepted({address!r}))\n"
+_SLEEPING_CLIENT = _ASLEEP + "asleep(connected({address!r}))\n"
+
+_SPLICING_SERVER = (
+    _NETLINK
+    + """
+import ctypes, os, sys, time
+libc = ctypes.CDLL(None, use_errno=True)
+connection = accepted({address!r})
+connection.settimeout(60)
+want = bytes(range(251)) * 200
+# All of it is there.
+while len(connection.recv(len(want), socket.MSG_PEEK)) < len(want):
+    time.sleep(0.01)
+reading, writing = os.pipe()
+other = os.pipe()
+moved = os.splice(connection.fileno(), writing, len(want))
+# A second pipe gets no part of a page that is lent to the first one.
+print("spliced", moved, *modes(), libc.tee(reading, other[1], moved, 0), flush=True)
+for order in sys.stdin:
+    if order == "close\\n":
+        connection.close()
+    else:
+        data = b""
+        while len(data) < moved:
+            data += os.read(reading, moved - len(data))
+        print("right" if data == want[:moved] else f"wrong {{data[:40]}}", flush=True)
+        break
+    print("closed", flush=True)
+"""
+)
+
+# By sendfile.
+_SPLICING_CLIENT = (
+    _NETLINK
+    + """
+import os, sys, tempfile
+connection = connected({address!r})
+with tempfile.TemporaryFile() as file:
+    file.write(bytes(range(251)) * 200)
+    file.flush()
+    left, at = 251 * 200, 0
+    while left:
+        sent = os.sendfile(connection.fileno(), file.fileno(), at, left)
+        at, left = at + sent, left - sent
+print("sent", flush=True)
+sys.stdin.readline()
+"""
+)
+
+# Reads until an end; the other side never stops to send, and is killed.
+_KILLED_SERVER = (
+    _NETLINK
+    + """
+connection = accepted({address!r})
+connection.settimeout(60)
+total = 0
+try:
+    while data := connection.recv(100000):
+        total += len(data)
+        if total - len(data) < 1 << 20 <= total:
+            print("much", flush=True)
+except OSError:
+    pass
+connection.close()
+print("end", flush=True)
+"""
+)
+_KILLED_CLIENT = (
+    _NETLINK
+    + """
+connection = connected({address!r})
+while True:
+    connection.sendall(bytes(1 << 20))
 """
 )
 
@@ -220,13 +482,13 @@ def counters(guest):
     return {name: int(value) for name, value in pairs}
 
 
-def bring_up(*guests, parameters=None):
-    """Load the modules and let the hosts become partners."""
+def bring_up(*guests, parameters=None, partners=1):
+    """Load the modules and let each host have so many partners."""
     stack.bring_up(*guests, parameters=parameters)
     stack.load(*guests, modules=DIBS)
     for guest in guests:
         python(guest, _SET_EID.format(eid=EID)).wait().check()
-    wait_for_partners(*guests)
+    wait_for_partners(*guests, count=partners)
 
 
 def wait_for_partners(*guests, count=1):
@@ -242,6 +504,14 @@ def device_as_nobody(guest):
     """How many devices an unprivileged user is told of, and vendor and device of the first."""
     kinds = (5, 6)
     return python(guest, _DUMP.format(kinds=kinds)).wait().check().out.split()
+
+
+def all_as_nobody(guest, count):
+    """How many answers an unprivileged user has of a kernel with so many connections, and what in them
+    looks like an address of the kernel."""
+    program = python(guest, _DUMP_ALL.format(count=count))
+    answers, addresses = program.wait().check().out.splitlines()[-1].split(" ", 1)
+    return int(answers), addresses
 
 
 def talk(server, client, size):
@@ -288,6 +558,84 @@ def hold(server, client):
     calling = python(client, _HOLDING_CLIENT.format(address=address), 120)
     calling.wait_for_output("told")
     return (calling, listening), int(calling.output.split()[1])
+
+
+def _pair(server, client, programs, ready, timeout=120, **values):
+    """Start two programs, the second one when the first one listens; wait for a word of both."""
+    address = stack.address(server)
+    server_program, client_program = (text.format(address=address, **values) for text in programs)
+    listening = python(server, server_program, timeout, stdin=True)
+    listening.wait_for_output("ready")
+    calling = python(client, client_program, timeout, stdin=True)
+    for process, word in zip((calling, listening), ready, strict=True):
+        process.wait_for_output(word, timeout)
+    return calling, listening
+
+
+def streams(server, client, count, port=5007):
+    """Start streams in both directions of so many connections, none of which ends for itself."""
+    programs = _STREAMING_SERVER, _STREAMING_CLIENT
+    return _pair(server, client, programs, ("running", "running"), count=count, port=port)
+
+
+def ends_of_streams(process):
+    """How each half of each stream has ended."""
+    return json.loads(process.wait().check().out.splitlines()[-1])
+
+
+def modes_of(process, word):
+    """The modes that a program has told behind a word."""
+    line = next(line for line in process.output.splitlines() if line.startswith(word))
+    return [int(mode) for mode in line.split()[1:]]
+
+
+def crowd(server, client, count, rounds=3):
+    """Use so many connections at once: two programs, and how many have which mode and why at the client,
+    which keeps them until it is sent a line."""
+    programs = _CROWDED_SERVER, _CROWDED_CLIENT
+    ready = ("counts", "")
+    calling, listening = _pair(server, client, programs, ready, 240, count=count, rounds=rounds)
+    line = next(line for line in calling.output.splitlines() if line.startswith("counts"))
+    counts = json.loads(line.removeprefix("counts "))
+    modes = {tuple(int(word, 0) for word in what.split()): n for what, n in counts.items()}
+    return (calling, listening), modes
+
+
+def disperse(programs):
+    """Let a crowd end, of whose connections none was lost."""
+    programs[0].write(b"\n")
+    for program in programs:
+        program.wait().check()
+
+
+def asleep(server, client):
+    """Two programs that do not look at their connection until they are sent a line."""
+    return _pair(server, client, (_SLEEPING_SERVER, _SLEEPING_CLIENT), ("asleep", "asleep"))
+
+
+def how_many_go_on(programs):
+    """How many of those that slept find their connection as it was."""
+    for program in programs:
+        program.write(b"\n")
+    ends = [program.wait().check().out.split()[-2:] for program in programs]
+    return ends.count(["still", "True"])
+
+
+def spliced(server, client):
+    """A program that keeps in a pipe what it was sent by sendfile; and the sender."""
+    calling, listening = _pair(server, client, (_SPLICING_SERVER, _SPLICING_CLIENT), ("sent", "spliced"))
+    return listening, calling
+
+
+def kill_a_sender(server, client):
+    """In the middle of what it sends; the receiver reads all that comes, and closes."""
+    listening = python(server, _KILLED_SERVER.format(address=stack.address(server)), 120)
+    listening.wait_for_output("ready")
+    calling = python(client, _KILLED_CLIENT.format(address=stack.address(server)), 120)
+    listening.wait_for_output("much")
+    calling.kill()
+    calling.wait()
+    listening.wait().check()
 
 
 def how_it_ended(process):

@@ -130,7 +130,7 @@ static struct pci_dev *root_function(u32 domain, u8 number, u8 devfn)
 	return first;
 }
 
-struct mp_dibs *mp_dibs_new(const u8 *gid)
+struct mp_dibs *mp_dibs_new(void)
 {
 	struct mp_dibs *mp = kzalloc(sizeof(*mp), GFP_KERNEL);
 
@@ -143,7 +143,6 @@ struct mp_dibs *mp_dibs_new(const u8 *gid)
 	}
 	mp->dibs->ops = &ops;
 	mp->dibs->drv_priv = mp;
-	import_uuid(&mp->dibs->gid, gid);
 	return mp;
 }
 
@@ -154,8 +153,8 @@ void mp_dibs_free(struct mp_dibs *mp)
 	kfree(mp);
 }
 
-int mp_dibs_add(struct mp_dibs *mp, const struct mp_dibs_calls *calls, void *data, u32 domain,
-		u8 bus, u8 devfn)
+int mp_dibs_add(struct mp_dibs *mp, const u8 *gid, const struct mp_dibs_calls *calls, void *data,
+		u32 domain, u8 bus, u8 devfn)
 {
 	int ret;
 
@@ -164,6 +163,7 @@ int mp_dibs_add(struct mp_dibs *mp, const struct mp_dibs_calls *calls, void *dat
 		return -ENODEV;
 	mp->calls = calls;
 	mp->data = data;
+	import_uuid(&mp->dibs->gid, gid);
 	mp->dibs->dev.parent = &mp->parent->dev;
 	ret = dev_set_name(&mp->dibs->dev, "mp");
 	return ret ?: dibs_dev_add(mp->dibs);

@@ -26,10 +26,10 @@ struct mp_dibs_calls {
 	int (*event)(void *data, const u8 *gid, u32 code, u64 info);
 };
 
-struct mp_dibs *mp_dibs_new(const u8 *gid);
+struct mp_dibs *mp_dibs_new(void);
 void mp_dibs_free(struct mp_dibs *mp);
-int mp_dibs_add(struct mp_dibs *mp, const struct mp_dibs_calls *calls, void *data, u32 domain,
-		u8 bus, u8 devfn);
+int mp_dibs_add(struct mp_dibs *mp, const u8 *gid, const struct mp_dibs_calls *calls, void *data,
+		u32 domain, u8 bus, u8 devfn);
 void mp_dibs_del(struct mp_dibs *mp);
 void mp_dibs_signal(struct mp_dibs *mp, u32 index, u32 signal);
 void mp_dibs_event(struct mp_dibs *mp, const u8 *gid, u32 code, u64 info);

@@ -6,14 +6,15 @@
 //! | bytes | meaning |
 //! |---|---|
 //! | 0 | type, 0xfe |
-//! | 8..16 | producer cursor: wraps (16 bits), count (32 bits), two bytes of flags |
-//! | 16..24 | consumer cursor, likewise |
+//! | 8..16 | producer cursor: wraps (16 bits), count (32 bits), two bytes of zeros |
+//! | 16..24 | consumer cursor, likewise, but for its last two bytes: flags of the producer, and of the connection |
 //!
 //! Numbers are in the order of the hosts' processors, which is the same on both. SMC uses the cursors of
 //! its partner as they are: the count is an index into the buffer, and their difference the number of
-//! bytes to read. It trusts the other kernel, as on a mainframe. Here a record is checked first.
+//! bytes to read. It trusts the other kernel, as on a mainframe. Here a record is checked first, and says
+//! which bytes of the landing place are [new](check).
 
-use super::HEAD;
+use super::{Range, HEAD};
 
 /// A record.
 pub type Record = [u8; HEAD as usize];
@@ -26,7 +27,15 @@ const MAX_CONSUMED: u32 = 16 << 20;
 
 /// Offset of the word with the producer cursor.
 pub const PRODUCER_AT: usize = 8;
-const CONSUMER_AT: usize = 16;
+/// Offset of the word with the consumer cursor and the flags.
+pub const CONSUMER_AT: usize = 16;
+
+/// Which byte of that word has the flags of the connection.
+const STATE: usize = 7;
+/// The partner has ended the connection before all data was received (`peer_conn_abort`).
+const ABORT: u8 = 1 << 5;
+/// Offset of those flags in a record.
+const STATE_AT: usize = CONSUMER_AT + STATE;
 
 /// Why a record is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,6 +46,9 @@ pub enum Refused {
     Outside,
     /// The producer has produced nothing that is behind what it had, or more than fits.
     Producer,
+    /// Likewise, when nothing of the connection has been received yet: the record is of one that used the
+    /// buffer before, and was still under way. See also [`Lives`].
+    Late,
     /// The consumer's count is outside of any buffer.
     Consumer,
 }
@@ -78,13 +90,61 @@ pub fn words(record: &Record) -> [u64; 4] {
     [0, 8, 16, 24].map(|at| word(record, at))
 }
 
+/// The flags by which the sender of a record has ended the connection, or its half. They stay set.
+fn ended(record: &Record) -> u8 {
+    record[STATE_AT]
+}
+
+/// Whether the sender of `old` may have sent `new` on the same connection, after that. One that has ended
+/// in the very same way as the connection before is another one.
+pub fn continues(old: &Record, new: &Record) -> bool {
+    let leads = |at| Cursor::of(word(old, at)).leads_to(Cursor::of(word(new, at)));
+    let is_again = ended(new) != 0 && old == new;
+    leads(PRODUCER_AT) && leads(CONSUMER_AT) && ended(old) & !ended(new) == 0 && !is_again
+}
+
+/// Which connections a buffer has had, as its owner knows.
+///
+/// The client uses a buffer for one connection after the other, by the same token. When the last record of
+/// a connection arrives, its owner may be done with it: the buffer is zero then, and the record would be
+/// the first one of the next connection. So the sender counts connections, as far as it can tell.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Lives {
+    last: Option<u16>,
+}
+
+impl Lives {
+    /// None yet.
+    pub const NONE: Lives = Lives { last: None };
+
+    /// Whether a record of connection `life` is too late, when the first word of the buffer is `first`. One
+    /// that does not end its connection is not: better a byte too much than one too few, if the sender has
+    /// not noticed that a connection is another one.
+    pub fn is_late(&self, life: u16, record: &Record, first: u64) -> bool {
+        first == 0 && self.last == Some(life) && ended(record) != 0
+    }
+
+    /// A record of that connection has been received.
+    pub fn received(&mut self, life: u16) {
+        self.last = Some(life);
+    }
+}
+
+/// The word with the consumer cursor after which SMC ends the connection with an error.
+pub fn aborted(consumer: u64) -> u64 {
+    let mut bytes = consumer.to_ne_bytes();
+    bytes[STATE] |= ABORT;
+    u64::from_ne_bytes(bytes)
+}
+
 /// Check a record that is for a buffer of `len` bytes, in which the word of the producer cursor is
-/// `producer` now. The client sets that to zero when it uses the buffer for another connection.
+/// `producer` now. The client sets that to zero when it uses the buffer for another connection. The result
+/// is what has been produced, in order: up to the end of the buffer, and from its start.
 ///
 /// # Errors
 ///
 /// See [`Refused`].
-pub fn check(record: &Record, producer: u64, len: u32) -> Result<(), Refused> {
+pub fn check(record: &Record, producer: u64, len: u32) -> Result<[Option<Range>; 2], Refused> {
     if record[0] != TYPE {
         return Err(Refused::Type);
     }
@@ -93,13 +153,21 @@ pub fn check(record: &Record, producer: u64, len: u32) -> Result<(), Refused> {
     if new.count >= room {
         return Err(Refused::Outside);
     }
-    if !Cursor::of(producer).leads_to(new) {
-        return Err(Refused::Producer);
+    let old = Cursor::of(producer);
+    if !old.leads_to(new) {
+        return Err(match producer {
+            0 => Refused::Late,
+            _ => Refused::Producer,
+        });
     }
     if Cursor::of(word(record, CONSUMER_AT)).count >= MAX_CONSUMED {
         return Err(Refused::Consumer);
     }
-    Ok(())
+    let range = |from: u32, to: u32| Range::new(HEAD + from, to.saturating_sub(from));
+    Ok(match new.wraps == old.wraps {
+        true => [range(old.count, new.count), None],
+        false => [range(old.count, room), range(0, new.count)],
+    })
 }
 
 #[cfg(test)]
@@ -126,7 +194,7 @@ pub(crate) mod tests {
     }
 
     fn producer(old: (u16, u32), new: (u16, u32)) -> Result<(), Refused> {
-        check(&record(new, (0, 0)), cursor(old.0, old.1), LEN)
+        check(&record(new, (0, 0)), cursor(old.0, old.1), LEN).map(drop)
     }
 
     #[test]
@@ -138,8 +206,86 @@ pub(crate) mod tests {
         assert_eq!(producer((u16::MAX, 7), (0, 6)), Ok(()));
         assert_eq!(producer((0, 7), (1, 8)), Err(Refused::Producer));
         assert_eq!(producer((0, 7), (0, 6)), Err(Refused::Producer));
-        assert_eq!(producer((0, 0), (2, 0)), Err(Refused::Producer));
+        assert_eq!(producer((0, 1), (2, 0)), Err(Refused::Producer));
         assert_eq!(producer((1, 0), (0, 5)), Err(Refused::Producer));
+    }
+
+    /// The client has set the buffer to zero meanwhile. What could be a start is taken for one.
+    #[test]
+    fn a_record_of_the_connection_before_is_late() {
+        assert_eq!(producer((0, 0), (1, 1)), Err(Refused::Late));
+        assert_eq!(producer((0, 0), (2, 0)), Err(Refused::Late));
+        assert_eq!(producer((0, 0), (u16::MAX, ROOM - 1)), Err(Refused::Late));
+        assert_eq!(producer((0, 0), (1, 0)), Ok(()));
+    }
+
+    #[test]
+    fn a_record_says_what_is_new() {
+        let new = |old: (u16, u32), new| {
+            let record = record(new, (0, 0));
+            let ranges = check(&record, cursor(old.0, old.1), LEN).unwrap();
+            ranges.map(|range| range.map(|r| (r.start(), r.len())))
+        };
+        assert_eq!(new((0, 7), (0, 7)), [None, None]);
+        assert_eq!(new((0, 7), (0, 9)), [Some((HEAD + 7, 2)), None]);
+        assert_eq!(new((0, 0), (1, 0)), [Some((HEAD, ROOM)), None]);
+        let wrapped = [Some((LEN - 1, 1)), Some((HEAD, 3))];
+        assert_eq!(new((4, ROOM - 1), (5, 3)), wrapped);
+    }
+
+    /// A record with these flags of the connection.
+    fn ending(produced: u32, consumed: u32, flags: u8) -> Record {
+        let mut record = record((0, produced), (0, consumed));
+        record[STATE_AT] = flags;
+        record
+    }
+
+    #[test]
+    fn connections_are_told_from_each_other() {
+        const CLOSED: u8 = 1 << 6;
+        const DONE: u8 = 1 << 7;
+        let old = ending(5, 3, 0);
+        for same in [ending(5, 3, 0), ending(6, 3, 0), ending(5, 4, CLOSED)] {
+            assert!(continues(&old, &same));
+        }
+        let old = ending(5, 3, DONE);
+        for same in [ending(5, 4, DONE), ending(5, 3, DONE | CLOSED)] {
+            assert!(continues(&old, &same));
+        }
+        // Flags and cursors never go back, and nobody ends twice.
+        for other in [
+            (9, 9, 0),
+            (4, 3, DONE),
+            (5, 2, DONE),
+            (5, 3, CLOSED),
+            (5, 3, DONE),
+        ] {
+            assert!(
+                !continues(&old, &ending(other.0, other.1, other.2)),
+                "{other:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn the_end_of_a_connection_is_not_that_of_the_next() {
+        let (end, start) = (ending(5, 3, ABORT), ending(5, 3, 0));
+        let mut lives = Lives::NONE;
+        assert!(!lives.is_late(0, &end, 0));
+        lives.received(0);
+        // The client has it still.
+        assert!(!lives.is_late(0, &end, words(&start)[0]));
+        assert!(lives.is_late(0, &end, 0));
+        assert!(!lives.is_late(1, &end, 0));
+        assert!(!lives.is_late(0, &start, 0));
+    }
+
+    /// `smcd_cdc_msg_to_host` of the kernel: little-endian bitfields, the last byte of the consumer's word.
+    #[test]
+    fn a_connection_is_aborted_by_a_flag() {
+        let old = u64::from_le_bytes([1, 0, 2, 0, 0, 0, 0x80, 0x40]);
+        let new = u64::from_le_bytes([1, 0, 2, 0, 0, 0, 0x80, 0x60]);
+        assert_eq!(aborted(old.to_le()), new.to_le());
     }
 
     /// SMC reads the byte in front of the producer's cursor when it is urgent.
@@ -153,7 +299,7 @@ pub(crate) mod tests {
 
     #[test]
     fn a_consumer_is_inside_of_a_buffer() {
-        let consumed = |count| check(&record((0, 0), (0, count)), 0, LEN);
+        let consumed = |count| check(&record((0, 0), (0, count)), 0, LEN).map(drop);
         assert_eq!(consumed(MAX_CONSUMED - 1), Ok(()));
         assert_eq!(consumed(MAX_CONSUMED), Err(Refused::Consumer));
         assert_eq!(consumed(u32::MAX), Err(Refused::Consumer));
@@ -190,9 +336,12 @@ pub(crate) mod tests {
                 }
                 let now = ((sent / u64::from(ROOM)) as u16, (sent % u64::from(ROOM)) as u32);
                 let record = record(now, (0, 0));
-                prop_assert_eq!(check(&record, old, LEN), Ok(()));
+                let new = check(&record, old, LEN);
+                let len = |range: &Option<Range>| range.map_or(0, |r| u64::from(r.len()));
+                let sum = new.map(|ranges| ranges.iter().map(len).sum::<u64>());
+                prop_assert_eq!(sum, Ok(sent - told));
                 old = words(&record)[1];
-                told = told.max(sent);
+                told = sent;
                 read += u64::from(consume).min(told - read);
             }
         }
@@ -203,7 +352,8 @@ pub(crate) mod tests {
             let mut record = record;
             record[0] = TYPE;
             let old = cursor(old_wraps, old_count);
-            if check(&record, old, LEN).is_ok() {
+            if let Ok(ranges) = check(&record, old, LEN) {
+                prop_assert!(ranges.iter().flatten().all(|range| range.is_inside(LEN)));
                 let new = Cursor::of(words(&record)[1]);
                 prop_assert!(new.count < ROOM);
                 let ahead = match new.wraps == old_wraps {

@@ -2,34 +2,33 @@
 
 //! The frames of the function, little-endian, all of it in the data:
 //!
-//! | bytes | Hello | Moved | Release, Gone | Event | Bye, Left, Broken |
+//! | bytes | Hello | Moved | Release, Gone | Event | Bye, Left |
 //! |---|---|---|---|---|---|
 //! | 0 | version | version | version | version | version |
-//! | 1 | kind 1 | kind 2 | kind 3, 4 | kind 5 | kind 6, 7, 8 |
-//! | 2 | 1: answer | ranges | 0 | 0 | 0 |
-//! | 3 | order of bytes | 1: a record | 0 | 0 | 0 |
+//! | 1 | kind 1 | kind 2 | kind 3, 4 | kind 5 | kind 6, 7 |
+//! | 2 | 1: answer | 0 | 0 | 0 | 0 |
+//! | 3 | order of bytes | 0 | 0 | 0 | 0 |
 //! | 4..6 | entries | signal | 0 | code | 0 |
-//! | 6..8 | 0 | 0 | 0 | code | 0 |
+//! | 6..8 | 0 | connection | 0 | code | 0 |
 //! | 8..16 | place of the table | token | token | information | 0 |
-//! | 16.. | name (16 bytes) | ranges, record | | | |
+//! | 16.. | name (16 bytes) | record (32 bytes) | | | |
 //!
-//! A range is its first byte and its length, 32 bits each. The record is that of the client, in the order
-//! of bytes of the processor: hosts of different orders do not talk.
+//! The record is that of the client, in the order of bytes of the processor: hosts of different orders do
+//! not talk.
 
 use super::cdc::Record;
-use super::record::{Range, Ranges, MAX_RANGES};
 use super::{Entry, Gid, Token, HEAD, MAX_SLOTS};
 use crate::layout::PAGE;
 use crate::reach::{Place, ARENA};
 
 /// Version of the messages. Another one is refused.
-pub const VERSION: u8 = 1;
+pub const VERSION: u8 = 2;
 
 /// Bytes of the part that all have.
 const FRONT: usize = 16;
 
 /// Most bytes of a message.
-pub const MAX_SIZE: usize = FRONT + 8 * MAX_RANGES + HEAD as usize;
+pub const MAX_SIZE: usize = FRONT + HEAD as usize;
 
 /// The processor's order of bytes.
 const ORDER: u8 = if cfg!(target_endian = "big") { 2 } else { 1 };
@@ -54,10 +53,10 @@ pub struct Moved {
     pub token: Token,
     /// Which signal of it.
     pub signal: u16,
-    /// What has been stored.
-    pub ranges: Ranges,
-    /// What belongs to the head of the buffer.
-    pub record: Option<Record>,
+    /// Which one it is of the connections that have used the buffer, modulo 2^16.
+    pub life: u16,
+    /// What belongs to the head of the buffer. It says what has been stored.
+    pub record: Record,
 }
 
 /// A message.
@@ -83,8 +82,6 @@ pub enum Message {
     Bye,
     /// The answer: nothing of the device is written any more.
     Left,
-    /// What the peer has said of a buffer cannot be: the clients' connections end.
-    Broken,
 }
 
 /// Why a message is refused.
@@ -98,8 +95,6 @@ pub enum Malformed {
     Kind,
     /// A field that has no such value.
     Field,
-    /// A range of no bytes, of the head, or beyond all buffers.
-    Range,
 }
 
 /// A message as it crosses.
@@ -149,7 +144,6 @@ impl Message {
             }
             Message::Bye => Encoded::new(6),
             Message::Left => Encoded::new(7),
-            Message::Broken => Encoded::new(8),
         }
     }
 
@@ -178,7 +172,6 @@ impl Message {
             },
             6 => Message::Bye,
             7 => Message::Left,
-            8 => Message::Broken,
             _ => return Err(Malformed::Kind),
         };
         // What is reserved is zero.
@@ -227,54 +220,24 @@ impl Hello {
 impl Moved {
     fn encode(&self) -> Encoded {
         let mut moved = Encoded::new(2).word(self.token.raw());
-        moved.bytes[2] = self.ranges.iter().count() as u8;
-        moved.bytes[3] = u8::from(self.record.is_some());
         moved.bytes[4..6].copy_from_slice(&self.signal.to_le_bytes());
-        for range in self.ranges.iter() {
-            moved.append(&range.start().to_le_bytes());
-            moved.append(&range.len().to_le_bytes());
-        }
-        if let Some(record) = &self.record {
-            moved.append(record);
-        }
+        moved.bytes[6..8].copy_from_slice(&self.life.to_le_bytes());
+        moved.append(&self.record);
         moved
     }
 
     fn decode(front: &[u8; FRONT], token: u64, rest: &[u8]) -> Result<Moved, Malformed> {
-        let (ranges, record) = match front[3] {
-            0 => (rest, None),
-            1 => {
-                let (ranges, record) = rest.split_last_chunk().ok_or(Malformed::Length)?;
-                (ranges, Some(*record))
-            }
-            _ => return Err(Malformed::Field),
-        };
-        if ranges.len() != 8 * usize::from(front[2]) {
-            return Err(Malformed::Length);
-        }
-        if front[6..8] != [0; 2] {
+        let record = rest.try_into().map_err(|_| Malformed::Length)?;
+        if front[2..4] != [0; 2] {
             return Err(Malformed::Field);
         }
         Ok(Moved {
             token: Token::from_raw(token),
             signal: u16::from_le_bytes([front[4], front[5]]),
-            ranges: decode_ranges(ranges)?,
+            life: u16::from_le_bytes([front[6], front[7]]),
             record,
         })
     }
-}
-
-fn decode_ranges(bytes: &[u8]) -> Result<Ranges, Malformed> {
-    let mut ranges = Ranges::NONE;
-    for range in bytes.chunks_exact(8) {
-        let number = |at: usize| {
-            let bytes = range[at..at + 4].try_into().map_err(|_| Malformed::Range)?;
-            Ok(u32::from_le_bytes(bytes))
-        };
-        let range = Range::new(number(0)?, number(4)?).ok_or(Malformed::Range)?;
-        ranges.push(range).ok_or(Malformed::Length)?;
-    }
-    Ok(ranges)
 }
 
 #[cfg(test)]
@@ -294,26 +257,21 @@ mod tests {
             answer: true,
             slots: 128,
             table: 0x3000,
-            gid: Gid::random([1, 2]),
+            gid: Gid::new(PeerId(0x0304), [1, 2]).unwrap(),
         }
     }
 
-    fn moved(count: u32, record: bool) -> Moved {
-        let mut ranges = Ranges::NONE;
-        for n in 0..count {
-            ranges.add(Range::new(100 * (n + 1), n + 1).unwrap());
-        }
-        let record = record.then(|| cdc::tests::record((1, 2), (3, 4)));
+    fn moved() -> Moved {
         Moved {
             token: token(),
             signal: 7,
-            ranges,
-            record,
+            life: 9,
+            record: cdc::tests::record((1, 2), (3, 4)),
         }
     }
 
     fn all() -> Vec<Message> {
-        let mut all = std::vec![
+        std::vec![
             Message::Hello(hello()),
             Message::Release(token()),
             Message::Gone(token()),
@@ -323,12 +281,8 @@ mod tests {
             },
             Message::Bye,
             Message::Left,
-            Message::Broken,
-        ];
-        for count in 0..=MAX_RANGES as u32 {
-            all.extend([false, true].map(|record| Message::Moved(moved(count, record))));
-        }
-        all
+            Message::Moved(moved()),
+        ]
     }
 
     #[test]
@@ -341,18 +295,17 @@ mod tests {
 
     #[test]
     fn hello_has_the_documented_layout() {
-        let mut want = std::vec![1, 1, 1, ORDER, 128, 0, 0, 0, 0, 0x30, 0, 0, 0, 0, 0, 0];
-        want.extend([1, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0]);
+        let mut want = std::vec![2, 1, 1, ORDER, 128, 0, 0, 0, 0, 0x30, 0, 0, 0, 0, 0, 0];
+        want.extend([1, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0, 4, 3]);
         assert_eq!(Message::Hello(hello()).encode().bytes(), want);
     }
 
     #[test]
     fn moved_has_the_documented_layout() {
-        let mut want = std::vec![1, 2, 1, 1, 7, 0, 0, 0];
+        let mut want = std::vec![2, 2, 0, 0, 7, 0, 9, 0];
         want.extend(token().raw().to_le_bytes());
-        want.extend([100, 0, 0, 0, 1, 0, 0, 0]);
         want.extend(cdc::tests::record((1, 2), (3, 4)));
-        assert_eq!(Message::Moved(moved(1, true)).encode().bytes(), want);
+        assert_eq!(Message::Moved(moved()).encode().bytes(), want);
     }
 
     #[test]
@@ -370,8 +323,8 @@ mod tests {
     #[test]
     fn another_version_is_named() {
         let mut bytes = Message::Bye.encode().bytes().to_vec();
-        bytes[0] = 2;
-        assert_eq!(Message::decode(&bytes), Err(Malformed::Version(2)));
+        bytes[0] = 1;
+        assert_eq!(Message::decode(&bytes), Err(Malformed::Version(1)));
     }
 
     #[test]
@@ -390,13 +343,6 @@ mod tests {
         assert!(!at(0x3008, 1));
         assert!(!at(1 << 48, 1));
         assert!(!at(!0xfff, 128));
-    }
-
-    #[test]
-    fn ranges_of_the_head_are_refused() {
-        let mut bytes = Message::Moved(moved(1, true)).encode().bytes().to_vec();
-        bytes[16] = HEAD as u8 - 1;
-        assert_eq!(Message::decode(&bytes), Err(Malformed::Range));
     }
 
     proptest! {

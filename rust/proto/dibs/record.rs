@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0
 
-//! What a sender has stored into landing places, and did not tell the owners of the buffers yet.
+//! Records that a sender has for the owners of buffers, and did not send yet.
 //!
-//! Data is told with the next signal of the same buffer, in one [`Moved`]. Signals that wait for room in
-//! the ring become one: the newest record stands, and ranges add up.
+//! Those of one buffer that wait for room in the ring become one: the newest stands, which also tells what
+//! has been stored before the others.
 
 use core::ops::DerefMut;
 
-use super::cdc::Record;
+use super::cdc::{self, Record};
 use super::message::Moved;
 use super::{Token, HEAD};
 
@@ -47,72 +47,17 @@ impl Range {
     pub const fn is_inside(self, len: u32) -> bool {
         self.end() <= len
     }
-
-    /// The shortest range with both.
-    fn hull(self, other: Range) -> Range {
-        let start = self.start.min(other.start);
-        let len = self.end().max(other.end()) - start;
-        Range { start, len }
-    }
-
-    /// Whether no byte is between them.
-    fn touches(self, other: Range) -> bool {
-        self.start <= other.end() && other.start <= self.end()
-    }
-}
-
-/// Most ranges of a buffer that are told at once.
-pub const MAX_RANGES: usize = 4;
-
-/// A few ranges of a buffer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Ranges {
-    list: [Option<Range>; MAX_RANGES],
-}
-
-impl Ranges {
-    /// No range.
-    pub const NONE: Ranges = Ranges {
-        list: [None; MAX_RANGES],
-    };
-
-    /// Add a range to one that it touches, or as a further one; when there are too many, all become the
-    /// shortest one with all of them.
-    pub fn add(&mut self, range: Range) {
-        let touching = self.list.iter_mut().flatten().find(|r| r.touches(range));
-        if let Some(touching) = touching {
-            *touching = touching.hull(range);
-            return;
-        }
-        if let Some(free) = self.list.iter_mut().find(|r| r.is_none()) {
-            *free = Some(range);
-            return;
-        }
-        let all = self.iter().fold(range, Range::hull);
-        *self = Ranges::NONE;
-        self.list[0] = Some(all);
-    }
-
-    /// Add a range behind the others as it is, if there is room.
-    pub(super) fn push(&mut self, range: Range) -> Option<()> {
-        *self.list.iter_mut().find(|r| r.is_none())? = Some(range);
-        Some(())
-    }
-
-    /// The ranges.
-    pub fn iter(&self) -> impl Iterator<Item = Range> + '_ {
-        self.list.iter().flatten().copied()
-    }
 }
 
 /// What waits for one buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Pending {
     token: Token,
-    ranges: Ranges,
-    /// If the owner is to be told.
+    /// Which signal of the newest record, if that waits.
     signal: Option<u16>,
-    record: Option<Record>,
+    /// The newest record, and that of which connection it is.
+    record: Record,
+    life: u16,
     /// Whether it is in the queue, and what is behind it there.
     queued: bool,
     next: Option<u16>,
@@ -122,30 +67,27 @@ impl Pending {
     /// Nothing.
     pub const NONE: Pending = Pending {
         token: Token::from_raw(0),
-        ranges: Ranges::NONE,
         signal: None,
-        record: None,
+        record: [0; HEAD as usize],
+        life: 0,
         queued: false,
         next: None,
     };
 
-    /// Drop all that is for somebody else than the buffer with this token.
-    fn for_token(&mut self, token: Token) -> &mut Self {
+    /// Let a record of the client's wait.
+    fn add(&mut self, token: Token, signal: u16, record: Record) {
         if self.token != token {
-            self.clear();
-            self.token = token;
+            self.life = 0;
+        } else if !cdc::continues(&self.record, &record) {
+            self.life = self.life.wrapping_add(1);
         }
-        self
-    }
-
-    fn clear(&mut self) {
-        self.ranges = Ranges::NONE;
-        self.signal = None;
-        self.record = None;
+        self.token = token;
+        self.signal = Some(signal);
+        self.record = record;
     }
 }
 
-/// What waits for all buffers of a peer, in the order of their first signals.
+/// What waits for all buffers of a peer, in the order of their first records.
 pub struct Outbox<T> {
     slots: T,
     first: Option<u16>,
@@ -171,22 +113,14 @@ impl<T: DerefMut<Target = [Pending]>> Outbox<T> {
         self.slots.get_mut(usize::from(slot))
     }
 
-    /// A range of the landing place has been written.
-    pub fn moved(&mut self, token: Token, range: Range) {
-        if let Some(pending) = self.slot(token.slot()) {
-            pending.for_token(token).ranges.add(range);
-        }
-    }
-
-    /// The client of the owner is to look, at this record if there is one.
-    pub fn signal(&mut self, token: Token, index: u16, record: Option<Record>) {
+    /// The client of the owner is to look at this record. What waits for another buffer that had the
+    /// slot is dropped.
+    pub fn signal(&mut self, token: Token, signal: u16, record: Record) {
         let slot = token.slot();
         let Some(pending) = self.slot(slot) else {
             return;
         };
-        let pending = pending.for_token(token);
-        pending.signal = Some(index);
-        pending.record = record.or(pending.record);
+        pending.add(token, signal, record);
         if !pending.queued {
             pending.queued = true;
             pending.next = None;
@@ -210,7 +144,7 @@ impl<T: DerefMut<Target = [Pending]>> Outbox<T> {
                 return Some(Moved {
                     token: pending.token,
                     signal,
-                    ranges: pending.ranges,
+                    life: pending.life,
                     record: pending.record,
                 });
             }
@@ -224,7 +158,7 @@ impl<T: DerefMut<Target = [Pending]>> Outbox<T> {
         let Some(pending) = self.slot(first) else {
             return;
         };
-        pending.clear();
+        pending.signal = None;
         pending.queued = false;
         let next = pending.next.take();
         self.first = next;
@@ -237,7 +171,7 @@ impl<T: DerefMut<Target = [Pending]>> Outbox<T> {
     pub fn forget(&mut self, token: Token) {
         if let Some(pending) = self.slot(token.slot()) {
             if pending.token == token {
-                pending.clear();
+                pending.signal = None;
             }
         }
     }
@@ -251,12 +185,12 @@ mod tests {
     use proptest::prelude::*;
     use std::vec::Vec;
 
-    fn range(start: u32, len: u32) -> Range {
-        Range::new(start, len).unwrap()
-    }
-
     fn token(slot: u16) -> Token {
         Token::new(PeerId(1), slot, 5).unwrap()
+    }
+
+    fn produced(count: u32) -> Record {
+        cdc::tests::record((0, count), (0, 0))
     }
 
     fn outbox() -> Outbox<Vec<Pending>> {
@@ -270,37 +204,33 @@ mod tests {
     }
 
     #[test]
-    fn data_is_told_with_the_next_signal() {
+    fn records_that_wait_become_the_newest() {
         let mut outbox = outbox();
-        outbox.moved(token(3), range(100, 10));
-        assert_eq!(outbox.peek(), None);
-        outbox.signal(token(3), 1, None);
+        outbox.signal(token(3), 1, produced(1));
+        outbox.signal(token(5), 1, produced(7));
+        outbox.signal(token(3), 2, produced(2));
         let moved = take(&mut outbox).unwrap();
-        assert_eq!(moved.token, token(3));
-        assert_eq!(moved.ranges.iter().collect::<Vec<_>>(), [range(100, 10)]);
-        assert_eq!(take(&mut outbox), None);
-    }
-
-    #[test]
-    fn signals_that_wait_become_one_with_the_newest_record() {
-        let mut outbox = outbox();
-        let [old, new] = [1, 2].map(|n| cdc::tests::record((0, n), (0, 0)));
-        outbox.moved(token(3), range(100, 10));
-        outbox.signal(token(3), 1, Some(old));
-        outbox.signal(token(5), 1, None);
-        outbox.moved(token(3), range(110, 10));
-        outbox.signal(token(3), 1, Some(new));
-        let moved = take(&mut outbox).unwrap();
-        assert_eq!(moved.record, Some(new));
-        assert_eq!(moved.ranges.iter().collect::<Vec<_>>(), [range(100, 20)]);
+        assert_eq!((moved.signal, moved.record), (2, produced(2)));
         assert_eq!(take(&mut outbox).unwrap().token, token(5));
         assert_eq!(take(&mut outbox), None);
     }
 
     #[test]
+    fn connections_that_use_a_buffer_are_counted() {
+        let mut outbox = outbox();
+        let mut life = |count| {
+            outbox.signal(token(3), 0, produced(count));
+            take(&mut outbox).unwrap().life
+        };
+        assert_eq!([1, 2, 2, 1, 1].map(&mut life), [0, 0, 0, 1, 1]);
+        outbox.signal(Token::new(PeerId(1), 3, 6).unwrap(), 0, produced(0));
+        assert_eq!(take(&mut outbox).unwrap().life, 0);
+    }
+
+    #[test]
     fn what_is_not_taken_stays() {
         let mut outbox = outbox();
-        outbox.signal(token(1), 0, None);
+        outbox.signal(token(1), 0, produced(1));
         assert_eq!(outbox.peek(), outbox.peek());
         assert!(outbox.peek().is_some());
     }
@@ -308,17 +238,18 @@ mod tests {
     #[test]
     fn nothing_is_told_of_a_buffer_that_was_taken_back() {
         let mut outbox = outbox();
-        outbox.moved(token(1), range(100, 10));
-        outbox.signal(token(1), 0, None);
-        outbox.signal(token(2), 0, None);
+        outbox.signal(token(1), 0, produced(1));
+        outbox.signal(token(2), 0, produced(1));
         outbox.forget(token(1));
         assert_eq!(take(&mut outbox).unwrap().token, token(2));
-        // Nor of a later one in the same slot.
+        // Nor is what waits for a later one in the same slot dropped with it.
         let later = Token::new(PeerId(1), 1, 6).unwrap();
-        outbox.moved(token(1), range(100, 10));
-        outbox.signal(later, 0, None);
+        outbox.signal(token(1), 0, produced(1));
+        outbox.signal(later, 0, produced(2));
+        outbox.forget(token(1));
         let moved = take(&mut outbox).unwrap();
-        assert_eq!((moved.token, moved.ranges), (later, Ranges::NONE));
+        assert_eq!((moved.token, moved.record), (later, produced(2)));
+        assert_eq!(take(&mut outbox), None);
     }
 
     #[test]
@@ -330,32 +261,28 @@ mod tests {
     }
 
     proptest! {
-        /// Every byte that was moved is told, in order of the signals, each slot once.
+        /// The newest record of each buffer is told once, in the order of the first ones.
         #[test]
-        fn all_that_was_moved_is_told(
-            moves in proptest::collection::vec((0u16..8, HEAD..4096, 1u32..200, any::<bool>()), 1..60)
+        fn all_that_was_recorded_is_told(
+            signals in proptest::collection::vec((0u16..8, any::<bool>()), 1..60)
         ) {
             let mut outbox = outbox();
-            let mut signalled = Vec::new();
-            let mut moved = Vec::new();
-            for (slot, start, len, signal) in moves {
-                outbox.moved(token(slot), range(start, len));
-                moved.push((slot, start, len));
-                if signal {
-                    outbox.signal(token(slot), slot, None);
-                    if !signalled.contains(&slot) {
-                        signalled.push(slot);
-                    }
+            let mut expected: Vec<(u16, u32)> = Vec::new();
+            for (count, (slot, is_taken)) in (0u32..).zip(signals) {
+                outbox.signal(token(slot), slot, produced(count));
+                match expected.iter_mut().find(|e| e.0 == slot) {
+                    Some(waiting) => waiting.1 = count,
+                    None => expected.push((slot, count)),
+                }
+                if is_taken {
+                    let (slot, count) = expected.remove(0);
+                    let told = take(&mut outbox).unwrap();
+                    prop_assert_eq!((told.token, told.record), (token(slot), produced(count)));
                 }
             }
-            for slot in signalled {
+            for (slot, count) in expected {
                 let told = take(&mut outbox).unwrap();
-                prop_assert_eq!((told.token, told.signal), (token(slot), slot));
-                for (_, start, len) in moved.iter().filter(|m| m.0 == slot) {
-                    let all = range(*start, *len);
-                    let has = |at| told.ranges.iter().any(|r| r.start() <= at && at < r.end());
-                    prop_assert!((all.start()..all.end()).all(has));
-                }
+                prop_assert_eq!((told.token, told.record), (token(slot), produced(count)));
             }
             prop_assert_eq!(take(&mut outbox), None);
         }

@@ -46,12 +46,12 @@ fn table(input: &mut Input<'_>) {
         return;
     };
     let mut outbox = Outbox::new(vec![Pending::NONE; 1]);
-    if let Ok(Move::Data(at, range)) = grant.classify(false, input.u32(), input.u32()) {
+    let (offset, size) = (input.u32(), input.u32());
+    if let Ok(Move::Data(at)) = grant.classify(false, offset, size) {
         assert!(at >= words[0] + u64::from(HEAD));
-        assert!(at + u64::from(range.len()) <= words[0] + words[1]);
-        outbox.moved(token, range);
+        assert!(at + u64::from(size) <= words[0] + words[1]);
     }
-    outbox.signal(token, 0, None);
+    outbox.signal(token, 0, [0; HEAD as usize]);
     assert!(outbox.peek().is_some());
     outbox.pop();
     assert_eq!(outbox.peek(), None);
@@ -59,13 +59,11 @@ fn table(input: &mut Input<'_>) {
 
 /// The word of the producer's cursor afterwards.
 fn received(moved: &Moved, producer: u64) -> u64 {
-    for range in moved.ranges.iter() {
-        assert!(range.start() >= HEAD && range.end() > range.start());
+    let Ok(ranges) = cdc::check(&moved.record, producer, LEN) else {
+        return producer;
+    };
+    for range in ranges.iter().flatten() {
+        assert!(range.start() >= HEAD && range.is_inside(LEN));
     }
-    match &moved.record {
-        Some(record) if cdc::check(record, producer, LEN).is_ok() => {
-            cdc::words(record)[PRODUCER_AT / 8]
-        }
-        _ => producer,
-    }
+    cdc::words(&moved.record)[PRODUCER_AT / 8]
 }
