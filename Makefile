@@ -15,6 +15,7 @@ KERNEL ?=
 KERNEL_SERIES ?=
 WORKERS ?=
 PREFIX ?= /usr/local
+LIBDIR ?= $(PREFIX)/lib
 export DEBUG RACES LONG KERNEL KERNEL_SERIES WORKERS
 
 # What does not need each other is built side by side.
@@ -50,6 +51,8 @@ test_programs32 := $(patsubst tests/programs/%.c,$(PROGRAMS32)/%,\
 
 # Crates in userlib/ that are vendors' libraries of PXImc.
 export PXIMC_VENDORS ?= pximc-ntb
+# Whether there are libraries of PXImc for processes of 32 bits: yes, no.
+PXIMC32 ?= yes
 # Crates in userlib/ with the shared libraries that are linked from them.
 libraries := pximc-dispatcher/libpximc64.so sisci-ffi/libsisci.so vipl-ffi/libvipl.so.1 \
 	mcapi-ffi/libmcapi.so.2 $(foreach crate,$(PXIMC_VENDORS),$(crate)/lib$(subst -,_,$(crate)).so)
@@ -63,7 +66,7 @@ export KDIR
 kdir = $(KDIR)
 endif
 
-.PHONY: all modules kernel release setup rig userlib bindings examples programs demo bench test stopped shell install lint clean help
+.PHONY: all modules kernel release setup rig userlib bindings examples programs demo bench test stopped shell install install-userlib lint clean help
 
 all: modules rig userlib
 
@@ -100,7 +103,7 @@ userlib:
 		crate=$${library%/*}; \
 		scripts/link.sh "$$crate" "$(RIG_PROGRAMS)/lib$${crate//-/_}.a" "$(RIG_PROGRAMS)/$${library#*/}"; \
 	done
-	@scripts/pximc.sh build32
+	@$(if $(filter no,$(PXIMC32)),,scripts/pximc.sh build32)
 
 ## bindings: write the bindings of the libraries anew, from the headers; needs libclang
 bindings:
@@ -193,20 +196,26 @@ bench: setup modules rig examples $(RIG_PROGRAMS)/window
 	@scripts/rig/rig bench $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(SECONDS),--seconds $(SECONDS)) \
 		$(if $(filter 1,$(QUICK)),--quick) $(if $(ONLY),--only $(ONLY))
 
-## install: install the modules for the kernel in KDIR=, programs and libraries; DESTDIR=, PREFIX=
-install: modules userlib
-	@scripts/kbuild.sh "$(kdir)" "$(MODULES)" \
+## install: install the modules for the kernel in KDIR=, programs and libraries; DESTDIR=, PREFIX=, LIBDIR=
+install: $(kernel_step) install-userlib
+	@scripts/kbuild.sh "$(kdir)" "$(MODULES)" MP_MODULES=product modules
+	@scripts/kbuild.sh "$(kdir)" "$(MODULES)" MP_MODULES=product \
 		$(if $(DESTDIR),INSTALL_MOD_PATH="$(DESTDIR)") modules_install
+
+# What needs no kernel.
+install-userlib: userlib
 	@install -D -m 755 "$(RIG_PROGRAMS)/ntbctl" "$(DESTDIR)$(PREFIX)/sbin/ntbctl"
 	@install -D -m 644 userlib/ntbctl/man/ntbctl.8 "$(DESTDIR)$(PREFIX)/share/man/man8/ntbctl.8"
+	@install -d "$(DESTDIR)$(PREFIX)/share/"{bash-completion/completions,zsh/site-functions}
+	@"$(RIG_PROGRAMS)/ntbctl" completion bash >"$(DESTDIR)$(PREFIX)/share/bash-completion/completions/ntbctl"
+	@"$(RIG_PROGRAMS)/ntbctl" completion zsh >"$(DESTDIR)$(PREFIX)/share/zsh/site-functions/_ntbctl"
 	@install -D -m 644 -t "$(DESTDIR)$(PREFIX)/include/linux" uapi/linux/mp_netlink.h \
 		uapi/linux/mp_fabric.h
 	@install -D -m 644 -t "$(DESTDIR)$(PREFIX)/lib/udev/rules.d" scripts/system/70-mp-fabric.rules
 	@install -D -m 644 -t "$(DESTDIR)$(PREFIX)/lib/sysusers.d" scripts/system/mp-fabric.conf
-	@DESTDIR="$(DESTDIR)" PREFIX="$(PREFIX)" scripts/pximc.sh install
-	@DESTDIR="$(DESTDIR)" PREFIX="$(PREFIX)" scripts/sisci.sh
-	@DESTDIR="$(DESTDIR)" PREFIX="$(PREFIX)" scripts/vipl.sh
-	@DESTDIR="$(DESTDIR)" PREFIX="$(PREFIX)" scripts/mcapi.sh
+	@set -e; for library in "pximc.sh install" sisci.sh vipl.sh mcapi.sh; do \
+		DESTDIR="$(DESTDIR)" PREFIX="$(PREFIX)" LIBDIR="$(LIBDIR)" scripts/$$library; \
+	done
 
 ## lint: formatters, clippy, checkpatch, shellcheck
 lint: setup $(kernel_step)
