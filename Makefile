@@ -18,6 +18,12 @@ PREFIX ?= /usr/local
 LIBDIR ?= $(PREFIX)/lib
 export DEBUG RACES LONG KERNEL KERNEL_SERIES WORKERS
 
+ifeq ($(KERNEL),stock)
+ifneq ($(KDIR)$(filter 1,$(DEBUG) $(RACES))$(KERNEL_SERIES),)
+$(error KERNEL=stock is Debian's own kernel, of one version and built in one way: leave out KDIR=, DEBUG=, RACES= and KERNEL_SERIES=)
+endif
+endif
+
 # What does not need each other is built side by side.
 ifeq ($(filter -j% --jobs%,$(MAKEFLAGS)),)
 MAKEFLAGS += --jobs=$(shell nproc)

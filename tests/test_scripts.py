@@ -153,3 +153,14 @@ def test_what_guests_do_not_see_is_refused(monkeypatch):
         settings.programs_dir()
     monkeypatch.setenv("RIG_PROGRAMS", "/var/tmp/programs")
     assert str(settings.programs_dir()) == "/var/tmp/programs"
+
+
+@pytest.mark.parametrize("other", ["DEBUG=1", "RACES=1", "KDIR=/usr/src/linux", "KERNEL_SERIES=7.2"])
+def test_debians_kernel_is_not_combined_with_another(other):
+    """Nothing is built then, and the sentence names what to leave out."""
+    command = ["make", "-C", CHECKOUT, "KERNEL=stock", other, "help"]
+    env = {"PATH": os.environ["PATH"]}
+    made = subprocess.run(command, capture_output=True, text=True, timeout=60, env=env)
+    assert made.returncode != 0
+    assert "leave out" in made.stderr and f"{other.split('=')[0]}=" in made.stderr
+    assert subprocess.run(command[:-2] + ["help"], env=env, timeout=60).returncode == 0
