@@ -72,7 +72,7 @@ export KDIR
 kdir = $(KDIR)
 endif
 
-.PHONY: all modules kernel release setup rig userlib bindings examples programs demo bench test stopped shell install install-userlib lint clean help
+.PHONY: all modules kernel release setup rig userlib bindings examples programs demo bench test stopped shell install install-userlib deb lint clean help
 
 all: modules rig userlib
 
@@ -190,7 +190,7 @@ shell: setup modules rig
 	@scripts/rig/rig shell --hosts $(HOSTS) $(HOST)
 
 ## test: all tests; LONG=1 adds the long ones, DEBUG=1 or RACES=1 takes a checking kernel, WORKERS=
-test: setup modules $(if $(filter stock,$(flavour)),,release) rig examples programs
+test: setup modules $(if $(filter stock,$(flavour)),deb,release) rig examples programs
 	@scripts/test.sh
 
 ## stopped: check that what ledgers have other hosts show is missed while those stand still
@@ -222,6 +222,11 @@ install-userlib: userlib
 	@set -e; for library in "pximc.sh install" sisci.sh vipl.sh mcapi.sh; do \
 		DESTDIR="$(DESTDIR)" PREFIX="$(PREFIX)" LIBDIR="$(LIBDIR)" scripts/$$library; \
 	done
+
+## deb: build Debian packages of modules, libraries and programs, into build/deb
+deb: export DEB := 1
+deb: setup
+	@scripts/deb.sh
 
 ## lint: formatters, clippy, checkpatch, shellcheck
 lint: setup $(kernel_step)

@@ -164,3 +164,25 @@ def test_debians_kernel_is_not_combined_with_another(other):
     assert made.returncode != 0
     assert "leave out" in made.stderr and f"{other.split('=')[0]}=" in made.stderr
     assert subprocess.run(command[:-2] + ["help"], env=env, timeout=60).returncode == 0
+
+
+@pytest.fixture
+def bare_headers(tmp_path):
+    """Headers of a kernel without the metadata of Rust."""
+    config = tmp_path / "headers/include/config"
+    config.mkdir(parents=True)
+    (config / "kernel.release").write_text("7.3.4+deb13-amd64\n")
+    return tmp_path / "headers"
+
+
+def test_dkms_names_the_packaged_source_that_fits_the_headers(tmp_path, programs, bare_headers):
+    headers = 'case "$*" in *linux-headers-7.3.4+deb13-amd64) printf 7.3.4-1;; *) {};; esac'
+    for source in ("exit 1", "printf 7.3.4-2"):
+        path = programs(dpkg_query=headers.format(source))
+        said = refusal(tmp_path, "dkms.sh", bare_headers, path=path)
+        assert "apt-get install linux-source-7.3=7.3.4-1" in said
+
+
+def test_dkms_says_that_a_kernel_of_no_package_needs_rust(tmp_path, programs, bare_headers):
+    said = refusal(tmp_path, "dkms.sh", bare_headers, path=programs(dpkg_query="exit 1"))
+    assert "has no metadata of Rust" in said
