@@ -82,6 +82,6 @@ show_end() {
 # that is not here.
 kernel_compiler() {
 	local name
-	name=$(sed -n 's/^CONFIG_CC_VERSION_TEXT="\([^ ]*\) .*/\1/p' "$1/include/config/auto.conf")
+	name=$(sed -n 's/^CONFIG_CC_VERSION_TEXT="\{0,1\}\([^ "]*\) .*/\1/p' "$1/include/config/auto.conf")
 	if command -v "$name" >/dev/null; then printf %s "$name"; else printf cc; fi
 }

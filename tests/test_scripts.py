@@ -186,3 +186,16 @@ def test_dkms_names_the_packaged_source_that_fits_the_headers(tmp_path, programs
 def test_dkms_says_that_a_kernel_of_no_package_needs_rust(tmp_path, programs, bare_headers):
     said = refusal(tmp_path, "dkms.sh", bare_headers, path=programs(dpkg_query="exit 1"))
     assert "has no metadata of Rust" in said
+
+
+@pytest.mark.parametrize("quote", ["", '"'])
+def test_the_compiler_of_a_kernel_is_called_by_its_name(tmp_path, programs, quote):
+    """Kernels write it with and without quotes; where it is not installed, any compiler is tried."""
+    config = tmp_path / "include/config/auto.conf"
+    config.parent.mkdir(parents=True)
+    config.write_text(f"CONFIG_CC_VERSION_TEXT={quote}some-gcc-14 (Debian 14.2.0-19) 14.2.0{quote}\n")
+    line = f". {SCRIPTS}/common.sh; kernel_compiler {tmp_path}"
+    for path, name in ((programs(some_gcc_14=""), "some-gcc-14"), ("/usr/bin:/bin", "cc")):
+        command = ["/bin/bash", "-c", line]
+        told = subprocess.run(command, capture_output=True, text=True, env={"PATH": path}, timeout=60)
+        assert told.stdout == name
