@@ -60,6 +60,9 @@ use starter::{
     Starter, //
 };
 
+/// The function service that it is to peers.
+pub(crate) const SERVICE: FuncId = FuncId(mp_proto::dibs::FUNC_ID);
+
 /// Says good-bye to peers when it is dropped.
 struct Farewell(Arc<Fabric>);
 
@@ -86,7 +89,7 @@ impl kernel::Module for DirectBuffers {
         let directory = Directory::new(c"mp_dibs", None, fabric.clone())?;
         let working = Working::new(new_worker!(fabric.clone())?);
         let function: Arc<dyn Function> = fabric.clone();
-        let function = function::Registration::new(FuncId(mp_proto::dibs::FUNC_ID), function)
+        let function = function::Registration::new(SERVICE, function)
             .inspect_err(|e| pr_err!("cannot register the function service: {:?}\n", e))?;
         let farewell = Farewell(fabric.clone());
         let starter = Starter::new(&fabric)?;

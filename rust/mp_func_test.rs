@@ -271,7 +271,7 @@ impl TestFunction {
             return Ok(());
         };
         if let Some(share) = &self.share {
-            memory.grant(share)?;
+            memory.grant(FUNC, share)?;
         }
         if let Some((at, word)) = self.mark.filter(|_| peer.id() == self.order.dst) {
             let remote = memory.reach(at, WORDS * 8)?;

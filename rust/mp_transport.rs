@@ -23,8 +23,8 @@
 //! * [`forward`], [`via`]: peers that another one forwards to, seen from the one in
 //!   the middle and from the ends.
 //! * [`routed`]: their interfaces, and the memory that they are sent data for.
-//! * [`management`]: what the services of two hosts tell each other; [`questions`]: what one is
-//!   asked for.
+//! * [`management`]: what the services of two hosts tell each other; [`letters`]: messages that wait
+//!   to be read; [`questions`]: what one is asked for.
 //! * [`netlink`]: what programs are told; [`details`]: what transports know of links.
 //!
 //! Data paths run in softirq or process context and take no lock of the
@@ -58,6 +58,8 @@ pub mod function;
 pub mod interface;
 #[path = "mp_transport/kept.rs"]
 pub mod kept;
+#[path = "mp_transport/letters.rs"]
+mod letters;
 #[path = "mp_transport/local.rs"]
 pub mod local;
 #[path = "mp_transport/loopback.rs"]

@@ -10,6 +10,7 @@
 //! * [`device`]: one bridge: ports, doorbell interrupts, windows.
 //! * [`peer_link`]: the life of the link to one peer: bootstrap, epochs,
 //!   heartbeat; drives the state machine of `mp_proto::link`.
+//! * [`waits`]: what it waits for, for people.
 //! * [`upper`]: enters the peer of a live link into the message frame service.
 //! * [`channel`]: the data path of one epoch: rings, back-pressure.
 //! * [`channel_link`]: what the layer above sees of it, and the NAPI polls.
@@ -90,6 +91,8 @@ mod peer_link;
 mod reassembly;
 #[path = "pximc_ntb/upper.rs"]
 mod upper;
+#[path = "pximc_ntb/waits.rs"]
+mod waits;
 
 /// Transport id of this service.
 const TRANSPORT_ID: u32 = 1;

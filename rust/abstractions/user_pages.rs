@@ -20,13 +20,15 @@ use mp_bindings as bindings;
 /// Most pages that are pinned without a pause.
 const BATCH: usize = 1024;
 
-/// Pages charged to a user.
+/// Pages charged to a user, and shown as pinned in the status of a process.
 ///
 /// # Invariants
 ///
-/// `user` is a user to whom this has a reference, and is charged for so many pages.
+/// `user` is a user to whom this has a reference, and is charged for so many pages. `mm` is memory of
+/// a process to which this has one, and has them among those that are pinned.
 struct Charge {
     user: NonNull<c_void>,
+    mm: *mut c_void,
     pages: usize,
 }
 
@@ -37,11 +39,13 @@ impl Charge {
     ///
     /// `EDQUOT`.
     fn new(pages: usize, most: usize) -> Result<Self> {
-        // SAFETY: Always safe, in process context.
-        let user = unsafe { bindings::memlock_charge(pages as c_ulong, most as c_ulong) };
-        // INVARIANT: Just charged, with a reference that is ours.
+        let mut mm = core::ptr::null_mut();
+        // SAFETY: In process context; the result is written to what is there.
+        let user = unsafe { bindings::memlock_charge(pages as c_ulong, most as c_ulong, &mut mm) };
+        // INVARIANT: Just charged, with references that are ours.
         Ok(Self {
             user: NonNull::new(user).ok_or_else(error::quota)?,
+            mm,
             pages,
         })
     }
@@ -50,7 +54,7 @@ impl Charge {
 impl Drop for Charge {
     fn drop(&mut self) {
         // SAFETY: By the invariants.
-        unsafe { bindings::memlock_give_back(self.user.as_ptr(), self.pages as c_ulong) };
+        unsafe { bindings::memlock_give_back(self.user.as_ptr(), self.mm, self.pages as c_ulong) };
     }
 }
 

@@ -12,7 +12,8 @@ use crate::{
         MAX_BUFFERS, //
     },
     link::Link,
-    stats::Tally, //
+    stats::Tally,
+    SERVICE, //
 };
 use kernel::{
     new_mutex,
@@ -220,9 +221,9 @@ impl Fabric {
                 continue;
             };
             if let Some(link) = self.close(cell) {
+                // Nothing of this host's is written by a device that has gone.
+                link.let_go_all();
                 if answer {
-                    // Nothing of this host's is written by a device that has gone.
-                    link.let_go_all();
                     link.answer_farewell();
                 }
                 self.open(cell, link.peer());
@@ -379,10 +380,10 @@ impl Driver for Fabric {
         let pages = ContiguousPages::compound(len.next_power_of_two() as usize)?;
         let address = pages.as_ptr();
         let landing = Arc::new(link.memory.alloc(u64::from(len))?, GFP_KERNEL)?;
-        link.memory.grant(&landing)?;
+        link.memory.grant(SERVICE, &landing)?;
         let token = link.lend(index, len, &landing).inspect_err(|_| {
             // The peer does not know of it.
-            let _ = link.memory.peer_let_go(landing.off());
+            let _ = link.memory.peer_let_go(SERVICE, landing.off());
         })?;
         let buffer = Buffer::new(&link, token, Gid(*gid), len, pages, &landing)
             .inspect_err(|_| link.take_back(token))?;

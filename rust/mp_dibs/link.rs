@@ -12,7 +12,8 @@
 
 use crate::{
     fabric,
-    stats::Tally, //
+    stats::Tally,
+    SERVICE, //
 };
 use kernel::{
     new_mutex,
@@ -55,8 +56,7 @@ use mp_proto::{
 use mp_transport::{
     frame::{
         Frame,
-        FrameBody,
-        FuncId, //
+        FrameBody, //
     },
     memory::{
         Local,
@@ -181,7 +181,7 @@ impl Link {
             memory,
         });
         let this = Arc::pin_init(this, GFP_KERNEL)?;
-        this.memory.grant(&this.table)?;
+        this.memory.grant(SERVICE, &this.table)?;
         Ok(this)
     }
 
@@ -319,19 +319,17 @@ impl Link {
         }
     }
 
-    /// The partner writes nothing of this host's any more: its memory is free. Process context.
+    /// No device of the partner's host writes anything of this host's any more: its memory is free,
+    /// also what it was lent before this module was loaded. Process context.
     pub(crate) fn let_go_all(&self) {
-        for landing in self.landings.lock().iter_mut() {
-            if let Some(landing) = landing.take() {
-                self.let_go(&landing);
-            }
-        }
-        self.let_go(&self.table);
+        self.landings.lock().iter_mut().for_each(|l| *l = None);
+        // If the epoch is over, nothing is left to be done.
+        let _ = self.memory.peer_let_all_go(SERVICE);
     }
 
     /// The partner does not write there any more, if the epoch still is.
     fn let_go(&self, local: &Local) {
-        let _ = self.memory.peer_let_go(local.off());
+        let _ = self.memory.peer_let_go(SERVICE, local.off());
     }
 
     /// Give what the partner has let go of back. Send what waits. Process context.
@@ -583,6 +581,6 @@ impl State {
 /// Send a message, ahead of bulk frames.
 fn send(peer: &Peer, message: &Message) -> Result<(), SendError> {
     let body = Body(message.encode());
-    let frame = Frame::new(FuncId(dibs::FUNC_ID), &[], Priority::High, body);
+    let frame = Frame::new(SERVICE, &[], Priority::High, body);
     peer.send(&frame.map_err(SendError::Body)?, 0).map(drop)
 }

@@ -26,7 +26,8 @@ use crate::{
     window::{
         Piece,
         Sent, //
-    }, //
+    },
+    FUNC, //
 };
 use kernel::{
     prelude::*,
@@ -74,7 +75,7 @@ fn give_back(memory: &Memory, pieces: &mut KVec<Arc<Piece>>, off: u64) {
     forget(pieces, off);
     // The engine knows that the peer does not reach it, or never has; if the epoch is over,
     // nothing is left to be done.
-    let _ = memory.peer_let_go(off);
+    let _ = memory.peer_let_go(FUNC, off);
 }
 
 /// Carries out what the engine decides.
@@ -393,7 +394,7 @@ impl Carrier<'_> {
         self.pieces.reserve(1, GFP_KERNEL)?;
         // The peer may be told from here on: what is dropped now waits for it.
         if let Piece::Local(local) = &*piece {
-            self.memory.grant(local)?;
+            self.memory.grant(FUNC, local)?;
         }
         self.pieces.push(piece, GFP_KERNEL)?;
         Ok(off)
@@ -415,12 +416,12 @@ impl Carrier<'_> {
     fn lead(&mut self, address: u64, len: u64) -> Result<u64> {
         self.pieces.reserve(1, GFP_KERNEL)?;
         let range = range_of_session(address, len)?;
-        let exposure = self.memory.expose(&range)?;
+        let exposure = self.memory.expose(FUNC, &range)?;
         let off = exposure.off();
         let piece = Arc::new(Piece::Exposed(exposure), GFP_KERNEL);
         let piece = piece.inspect_err(|_| {
             // The peer has not been told of it.
-            let _ = self.memory.peer_let_go(off);
+            let _ = self.memory.peer_let_go(FUNC, off);
         })?;
         self.pieces.push(piece, GFP_KERNEL)?;
         Ok(off)

@@ -71,7 +71,8 @@ use crate::{
     shortage::Shortage,
     uapi::MP_PEER_NONE,
     unsent::Unsent,
-    window::Piece, //
+    window::Piece,
+    FUNC, //
 };
 use kernel::{
     new_mutex,
@@ -533,9 +534,12 @@ impl Link {
                 outbox.hold_another()?;
                 let (answer, change) = greeting.receive(hello);
                 let answer = answer.then(|| greeting.hello());
-                if matches!(change, Change::Closed | Change::Reopened) {
+                match change {
                     // Before the answer: then the other service may use its memory anew.
-                    self.partner_ended(core, false);
+                    Change::Closed | Change::Reopened => self.partner_ended(core, &outbox, false),
+                    // It has heard of this service, and has ended what it had with one before it.
+                    Change::Opened => nothing_is_reached(&outbox),
+                    Change::None | Change::Version(_) => {}
                 }
                 match answer {
                     Some(hello) => outbox.say(Waiting::Hello(hello))?,
@@ -546,7 +550,7 @@ impl Link {
             }
             Header::Bye(life) => {
                 if greeting.bye(life) == Change::Closed {
-                    self.partner_ended(core, true);
+                    self.partner_ended(core, &outbox, true);
                 }
                 Ok(())
             }
@@ -709,11 +713,8 @@ impl Link {
     /// The other service has ended, and its processes have let go of everything: what
     /// they reached need not wait for the end of the epoch. With `for_good` it does not come
     /// back.
-    fn partner_ended(&self, core: &mut Core, for_good: bool) {
-        if let Some(up) = &core.up {
-            let memory = up.memory.clone();
-            self.for_each_session(|session| session.let_go(&memory));
-        }
+    fn partner_ended(&self, core: &mut Core, outbox: &Outbox, for_good: bool) {
+        nothing_is_reached(outbox);
         self.end_shared(core, for_good, true);
         self.close(core, for_good, true);
     }
@@ -1224,6 +1225,15 @@ impl Link {
             self.inbox.put_back(mail);
         }
         received.map(|()| true)
+    }
+}
+
+/// The peer's user service reaches nothing of what this one has granted so far, in this life or in one
+/// before it.
+fn nothing_is_reached(outbox: &Outbox) {
+    if let Some(memory) = outbox.peer().memory() {
+        // If the epoch is over, nothing is left to be done.
+        let _ = memory.peer_let_all_go(FUNC);
     }
 }
 

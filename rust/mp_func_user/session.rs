@@ -71,7 +71,6 @@ use mp_proto::{
         DATA_MAX, //
     }, //
 };
-use mp_transport::memory::Memory;
 
 /// The request has not ended; all other outcomes are 0 or a negative errno.
 pub(crate) const PENDING: i32 = 1;
@@ -536,14 +535,6 @@ impl Session {
         match self.phase() {
             Phase::Lost => self.raise(ready::CLOSED),
             _ => self.clear(ready::DOWN),
-        }
-    }
-
-    /// Nobody on the partner's host reaches the local window any more.
-    pub(crate) fn let_go(&self, memory: &Memory) {
-        if let Some(Piece::Local(local)) = self.state.lock().local.as_deref() {
-            // One of an earlier epoch is not granted any more.
-            let _ = memory.peer_let_go(local.off());
         }
     }
 

@@ -17,7 +17,8 @@ use crate::{
     },
     segment::Segment,
     uapi::*,
-    window::Piece, //
+    window::Piece,
+    FUNC, //
 };
 use kernel::{
     prelude::*,
@@ -143,18 +144,18 @@ impl Reached {
         }
         let exposure = match piece {
             Piece::Local(local) => {
-                memory.grant(local)?;
+                memory.grant(FUNC, local)?;
                 self.off = local.off();
                 self.epoch = memory.epoch();
                 return Ok(());
             }
             _ if self.exposure.is_some() => return Ok(()),
-            Piece::Pages(pages) => memory.expose_pages(pages)?,
-            Piece::Physical(range) => memory.expose(range)?,
+            Piece::Pages(pages) => memory.expose_pages(FUNC, pages)?,
+            Piece::Physical(range) => memory.expose(FUNC, range)?,
             Piece::DmaBuf(_) => {
                 // Not here: other things of the link wait for this.
                 let attached = segment.attached(link.interface().id());
-                memory.expose_attached(&attached.ok_or_else(error::unsupported)?)?
+                memory.expose_attached(FUNC, &attached.ok_or_else(error::unsupported)?)?
             }
             Piece::Remote(_) | Piece::Sent(_) | Piece::Exposed(_) => {
                 return Err(error::unsupported());
@@ -301,7 +302,7 @@ impl Clerk<'_> {
         if let Some(far) = self.far.as_ref().filter(|_| !self.link.is_loopback()) {
             if far.memory.epoch() == epoch {
                 // If the epoch is over, nothing is left to be done.
-                let _ = far.memory.peer_let_go(off);
+                let _ = far.memory.peer_let_go(FUNC, off);
             }
         }
         drop(gone);

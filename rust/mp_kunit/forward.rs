@@ -26,10 +26,12 @@ mod tests {
     use mp_kernel::{
         bytes::Writer,
         error,
+        sync::without_bh,
         time::monotonic_ns, //
     };
     use mp_proto::{
         flow,
+        letters::SHARE,
         manage::{
             Announced,
             Lane,
@@ -149,6 +151,21 @@ mod tests {
         let told = fabric.link(1)?.await_messages(1);
         assert_eq!(told.as_slice(), [Message::Go(TWO, way)]);
         assert!(fabric.link(2)?.take_messages().is_empty());
+        Ok(())
+    }
+
+    #[test]
+    fn a_peer_that_says_too_much_costs_no_other_what_it_says() -> Result {
+        let (fabric, way) = star()?;
+        // The worker does not read meanwhile, if there is one processor.
+        let refused = without_bh(|| {
+            let say = || tell(&fabric, 1, &Message::Ready(PeerId::RP, way));
+            let refused = (0..2 * SHARE).filter(|_| say().is_err()).count();
+            tell(&fabric, 2, &Message::Ready(ONE, way)).map(|()| refused)
+        })?;
+        assert!(refused <= SHARE);
+        let told = fabric.link(1)?.await_messages(1);
+        assert_eq!(told.as_slice(), [Message::Go(TWO, way)]);
         Ok(())
     }
 

@@ -39,6 +39,7 @@ mod tests {
     };
     use mp_transport::{
         copy::Completion,
+        frame::FuncId,
         local,
         memory::{
             run_of,
@@ -62,6 +63,10 @@ mod tests {
         },
         service, //
     };
+
+    /// The service that grants what is granted, and another one.
+    const SERVICE: FuncId = FuncId(1);
+    const OTHER: FuncId = FuncId(2);
 
     /// Pages of the pools that are made here.
     const PAGES: u64 = 8;
@@ -229,7 +234,7 @@ mod tests {
     fn both_ends_of_the_own_host_are_the_same_pages() -> Result {
         let memory = own()?;
         let local = memory.alloc(3 * PAGE)?;
-        memory.grant(&local)?;
+        memory.grant(SERVICE, &local)?;
         let remote = memory.reach(local.off(), local.len())?;
         for page in 0..3 {
             assert_eq!(local.page(page)?, remote.page(page)?);
@@ -244,7 +249,7 @@ mod tests {
         assert_eq!(got, text);
         assert_eq!(local.load_u64(8)?, 0x1234_5678);
         assert_eq!(remote.bus_address(0).err(), Some(error::unsupported()));
-        memory.peer_let_go(local.off())
+        memory.peer_let_go(SERVICE, local.off())
     }
 
     #[test]
@@ -288,13 +293,13 @@ mod tests {
         let before = memory.limits();
         let piece = memory.alloc(PAGE)?;
         let off = piece.off();
-        memory.grant(&piece)?;
-        memory.grant(&piece)?;
+        memory.grant(SERVICE, &piece)?;
+        memory.grant(SERVICE, &piece)?;
         drop(piece);
         let other = memory.alloc(PAGE)?;
         assert!(other.off() != off);
-        memory.peer_let_go(off)?;
-        assert_eq!(memory.peer_let_go(off).err(), Some(ENOENT));
+        memory.peer_let_go(SERVICE, off)?;
+        assert_eq!(memory.peer_let_go(SERVICE, off).err(), Some(ENOENT));
         assert_eq!(memory.alloc(PAGE)?.off(), off);
         drop(other);
         assert_eq!(memory.limits(), before);
@@ -306,11 +311,49 @@ mod tests {
         let memory = own()?;
         let piece = memory.alloc(PAGE)?;
         let off = piece.off();
-        assert_eq!(memory.peer_let_go(off).err(), Some(ENOENT));
-        memory.grant(&piece)?;
-        memory.peer_let_go(off)?;
+        assert_eq!(memory.peer_let_go(SERVICE, off).err(), Some(ENOENT));
+        memory.grant(SERVICE, &piece)?;
+        memory.peer_let_go(SERVICE, off)?;
         drop(piece);
         assert_eq!(memory.alloc(PAGE)?.off(), off);
+        Ok(())
+    }
+
+    #[test]
+    fn what_a_service_has_granted_is_free_without_that_of_others() -> Result {
+        let commons = Commons::get()?;
+        let (shared, memory) = with_commons(8 * PAGE)?;
+        let cut = || Ok::<_, Error>([memory.alloc(PAGE)?, commons.alloc(PAGE)?]);
+        let (ended, kept, owned) = (cut()?, cut()?, cut()?);
+        let at = |pieces: &[Local; 2]| pieces.each_ref().map(Local::off);
+        let (ended_at, kept_at) = (at(&ended), at(&kept));
+        for (service, pieces) in [(SERVICE, &ended), (OTHER, &kept), (SERVICE, &owned)] {
+            for piece in pieces {
+                memory.grant(service, piece)?;
+            }
+        }
+        drop((ended, kept));
+        memory.peer_let_all_go(SERVICE)?;
+        let again = cut()?;
+        assert_eq!(at(&again), ended_at);
+        for off in kept_at {
+            assert_eq!(memory.peer_let_go(SERVICE, off).err(), Some(ENOENT));
+            memory.peer_let_go(OTHER, off)?;
+        }
+        // What is its owner's stays so, and is free when that gives it up.
+        let owned_at = at(&owned);
+        for off in owned_at {
+            assert_eq!(memory.peer_let_go(SERVICE, off).err(), Some(ENOENT));
+        }
+        owned[0].store_u64(0, 7)?;
+        assert_eq!(owned[0].load_u64(0)?, 7);
+        drop(owned);
+        let _kept = cut()?;
+        assert_eq!(at(&cut()?), owned_at);
+        memory.end();
+        let over = memory.peer_let_all_go(SERVICE);
+        assert_eq!(over.err(), Some(error::not_connected()));
+        shared.pool.close();
         Ok(())
     }
 
@@ -319,7 +362,7 @@ mod tests {
         let memory = own()?;
         let shared = Shared::new()?;
         let piece = shared.begin()?.alloc(1)?;
-        assert_eq!(memory.grant(&piece).err(), Some(ENOSPC));
+        assert_eq!(memory.grant(SERVICE, &piece).err(), Some(ENOSPC));
         Ok(())
     }
 
@@ -328,15 +371,15 @@ mod tests {
         let shared = Shared::new()?;
         let first = shared.begin()?;
         let (kept, given) = (first.alloc(PAGE)?, first.alloc(PAGE)?);
-        first.grant(&kept)?;
-        first.grant(&given)?;
+        first.grant(SERVICE, &kept)?;
+        first.grant(SERVICE, &given)?;
         let (kept_at, given_at) = (kept.off(), given.off());
         first.end();
         drop(given);
         assert_eq!(first.alloc(1).err(), Some(error::not_connected()));
         assert_eq!(first.limits(), Limits::default());
         assert_eq!(
-            first.peer_let_go(given_at).err(),
+            first.peer_let_go(SERVICE, given_at).err(),
             Some(error::not_connected())
         );
 
@@ -345,7 +388,10 @@ mod tests {
         // What was granted in the old epoch cannot be reached any more, but is its owner's.
         kept.store_u64(0, 7)?;
         assert_eq!(kept.load_u64(0)?, 7);
-        assert_eq!(first.grant(&kept).err(), Some(error::not_connected()));
+        assert_eq!(
+            first.grant(SERVICE, &kept).err(),
+            Some(error::not_connected())
+        );
         drop(kept);
         assert_eq!(second.alloc(PAGE)?.off(), kept_at);
         Ok(())
@@ -358,13 +404,13 @@ mod tests {
         let (private, given, kept) = (first.alloc(PAGE)?, first.alloc(PAGE)?, first.alloc(PAGE)?);
         let leases = [lease(&private)?, lease(&given)?, lease(&kept)?];
         let over = || leases.each_ref().map(|lease| lease.is_over());
-        first.grant(&given)?;
-        first.grant(&kept)?;
+        first.grant(SERVICE, &given)?;
+        first.grant(SERVICE, &kept)?;
         let off = given.off();
         assert_eq!(over(), [false, false, false]);
         drop((private, given, kept));
         assert_eq!(over(), [true, false, false]);
-        first.peer_let_go(off)?;
+        first.peer_let_go(SERVICE, off)?;
         assert_eq!(over(), [true, true, false]);
         first.end();
         assert_eq!(over(), [true, true, false]);
@@ -490,7 +536,7 @@ mod tests {
         let me = own()?;
         for memory in [&first, &second, &me] {
             assert!(memory.can_grant(&piece));
-            memory.grant(&piece)?;
+            memory.grant(SERVICE, &piece)?;
         }
         // The own host reaches it where it tells others that it is.
         let remote = me.reach(piece.off(), piece.len())?;
@@ -507,15 +553,15 @@ mod tests {
         drop((remote, piece));
         let largest = || commons.limits().largest_free;
         assert_eq!(largest(), before.largest_free - 2 * PAGE);
-        me.peer_let_go(off)?;
-        assert_eq!(me.peer_let_go(off).err(), Some(ENOENT));
+        me.peer_let_go(SERVICE, off)?;
+        assert_eq!(me.peer_let_go(SERVICE, off).err(), Some(ENOENT));
         first.end();
         let again = one.begin()?;
         assert_eq!(largest(), before.largest_free - 2 * PAGE);
         second.end();
         two.pool.close();
         assert_eq!(commons.limits(), before);
-        assert_eq!(again.peer_let_go(off).err(), Some(ENOENT));
+        assert_eq!(again.peer_let_go(SERVICE, off).err(), Some(ENOENT));
         again.end();
         one.pool.close();
         Ok(())
@@ -528,10 +574,10 @@ mod tests {
         let (shared, memory) = with_commons(2 * PAGE)?;
         assert_eq!(memory.limits().local_commons, 2 * PAGE);
         assert!(memory.can_grant(&near) && !memory.can_grant(&far));
-        memory.grant(&near)?;
-        assert_eq!(memory.grant(&far).err(), Some(ENOSPC));
+        memory.grant(SERVICE, &near)?;
+        assert_eq!(memory.grant(SERVICE, &far).err(), Some(ENOSPC));
         let none = Shared::new()?;
-        assert_eq!(none.begin()?.grant(&near).err(), Some(ENOSPC));
+        assert_eq!(none.begin()?.grant(SERVICE, &near).err(), Some(ENOSPC));
         memory.end();
         shared.pool.close();
         Ok(())
@@ -546,7 +592,7 @@ mod tests {
         assert_eq!(commons.limits().total, PAGES * PAGE);
         let piece = commons.alloc(PAGE)?;
         assert!(memory.can_grant(&piece) && !own()?.can_grant(&piece));
-        memory.grant(&piece)?;
+        memory.grant(SERVICE, &piece)?;
         drop(piece);
         // A second link ends that.
         let other = Shared::new()?;
@@ -744,23 +790,44 @@ mod tests {
     fn an_exposure_stays_until_the_peer_lets_go() -> Result {
         let (shared, led) = led_windows()?;
         let memory = shared.begin()?;
-        assert_eq!(memory.expose(&adapter(1, PAGE + 1)?).err(), Some(ENOSPC));
-        let first = memory.expose(&adapter(1, PAGE)?)?;
-        let second = memory.expose(&adapter(2, 1)?)?;
+        assert_eq!(
+            memory.expose(SERVICE, &adapter(1, PAGE + 1)?).err(),
+            Some(ENOSPC)
+        );
+        let first = memory.expose(SERVICE, &adapter(1, PAGE)?)?;
+        let second = memory.expose(SERVICE, &adapter(2, 1)?)?;
         assert!(first.off() != second.off());
-        assert_eq!(memory.expose(&adapter(3, 1)?).err(), Some(ENOSPC));
+        assert_eq!(memory.expose(SERVICE, &adapter(3, 1)?).err(), Some(ENOSPC));
         assert_eq!(memory.can_expose(0x3000, 1), Ok(()));
         assert_eq!(led.now(), [ADAPTER + PAGE, ADAPTER + 2 * PAGE]);
         // The owner first, then the peer; and the other way round.
         let off = first.off();
         drop(first);
         assert_eq!(led.now(), [ADAPTER + PAGE, ADAPTER + 2 * PAGE]);
-        memory.peer_let_go(off)?;
+        memory.peer_let_go(SERVICE, off)?;
         assert_eq!(led.now(), [0, ADAPTER + 2 * PAGE]);
-        assert_eq!(memory.peer_let_go(off).err(), Some(ENOENT));
-        memory.peer_let_go(second.off())?;
+        assert_eq!(memory.peer_let_go(SERVICE, off).err(), Some(ENOENT));
+        memory.peer_let_go(SERVICE, second.off())?;
         assert_eq!(led.now(), [0, ADAPTER + 2 * PAGE]);
         drop(second);
+        assert_eq!(led.now(), [0, 0]);
+        memory.end();
+        shared.pool.close();
+        Ok(())
+    }
+
+    #[test]
+    fn what_a_service_has_exposed_ends_without_that_of_others() -> Result {
+        let (shared, led) = led_windows()?;
+        let memory = shared.begin()?;
+        drop(memory.expose(SERVICE, &adapter(1, 1)?)?);
+        let other = memory.expose(OTHER, &adapter(2, 1)?)?;
+        let off = other.off();
+        drop(other);
+        assert_eq!(memory.peer_let_go(SERVICE, off).err(), Some(ENOENT));
+        memory.peer_let_all_go(SERVICE)?;
+        assert_eq!(led.now(), [0, ADAPTER + 2 * PAGE]);
+        memory.peer_let_all_go(OTHER)?;
         assert_eq!(led.now(), [0, 0]);
         memory.end();
         shared.pool.close();
@@ -771,7 +838,7 @@ mod tests {
     fn nothing_is_exposed_without_a_window() -> Result {
         let memory = Shared::new()?.begin()?;
         assert_eq!(memory.can_expose(0x1000, 1).err(), Some(ENOSPC));
-        assert_eq!(memory.expose(&adapter(1, 1)?).err(), Some(ENOSPC));
+        assert_eq!(memory.expose(SERVICE, &adapter(1, 1)?).err(), Some(ENOSPC));
         assert!(!memory.sees_exposures());
         Ok(())
     }
@@ -780,11 +847,11 @@ mod tests {
     fn an_exposure_ends_with_the_epoch_or_the_link() -> Result {
         let (shared, led) = led_windows()?;
         let memory = shared.begin()?;
-        drop(memory.expose(&adapter(1, 1)?)?);
-        let kept = memory.expose(&adapter(2, 1)?)?;
+        drop(memory.expose(SERVICE, &adapter(1, 1)?)?);
+        let kept = memory.expose(SERVICE, &adapter(2, 1)?)?;
         memory.end();
         assert_eq!(
-            memory.expose(&adapter(3, 1)?).err(),
+            memory.expose(SERVICE, &adapter(3, 1)?).err(),
             Some(error::not_connected())
         );
         assert_eq!(led.now(), [ADAPTER + PAGE, ADAPTER + 2 * PAGE]);
@@ -828,7 +895,7 @@ mod tests {
     #[test]
     fn an_exposure_of_the_own_host_is_its_pages() -> Result {
         let memory = own()?;
-        let exposure = memory.expose(&adapter(0, 2 * PAGE)?)?;
+        let exposure = memory.expose(SERVICE, &adapter(0, 2 * PAGE)?)?;
         assert_eq!(
             memory.reach(exposure.off(), 2 * PAGE + 1).err(),
             Some(EINVAL)
@@ -838,7 +905,7 @@ mod tests {
         assert_eq!(remote.page(1)?.phys, ADAPTER + PAGE);
         assert_eq!(remote.bus_address(8)?, ADAPTER + 8);
         assert_eq!(remote.page(2).err(), Some(EINVAL));
-        memory.peer_let_go(exposure.off())?;
+        memory.peer_let_go(SERVICE, exposure.off())?;
         let off = exposure.off();
         drop((remote, exposure));
         assert_eq!(memory.reach(off, PAGE).err(), Some(EINVAL));

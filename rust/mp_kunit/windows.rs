@@ -42,12 +42,15 @@ mod tests {
         }, //
     };
     use mp_proto::layout::PAGE;
-    use mp_transport::memory::{
-        Far,
-        Further,
-        LeadWindows,
-        Memory,
-        Pool, //
+    use mp_transport::{
+        frame::FuncId,
+        memory::{
+            Far,
+            Further,
+            LeadWindows,
+            Memory,
+            Pool, //
+        }, //
     };
 
     /// A window that leads anywhere.
@@ -114,7 +117,7 @@ mod tests {
         assert!(!mapping.is_live());
         // SAFETY: The old adapters' memory, which is never the kernel's, and nobody maps it.
         let range = unsafe { DeviceRange::new(0xa_0000, PAGE)? };
-        let exposed = piece(Piece::Exposed(memory.expose(&range)?))?;
+        let exposed = piece(Piece::Exposed(memory.expose(FuncId(1), &range)?))?;
         assert_eq!(window.show(exposed).err(), Some(error::unsupported()));
         assert!(!mapping.is_live());
         Ok(())

@@ -27,15 +27,25 @@ use kernel::{
     prelude::*,
     str::CString,
     sync::{
+        atomic::{
+            Atomic,
+            Relaxed, //
+        },
         rcu,
         Arc, //
     }, //
 };
 use mp_kernel::{
     pci,
-    sync::RcuArc, //
+    sync::RcuArc,
+    time::monotonic_ns, //
 };
-use mp_proto::wire::PeerId;
+use mp_proto::{
+    link::WaitsFor,
+    wire::PeerId, //
+};
+
+const NS_PER_MS: u64 = 1_000_000;
 
 /// Most interfaces: for each peer, which may be the local host, one over a bridge and one to where
 /// others forward.
@@ -93,11 +103,11 @@ pub enum Kind {
 
 impl Kind {
     /// For people, and for programs that read what people do.
-    pub(crate) fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static CStr {
         match self {
-            Kind::Bridge => "bridge",
-            Kind::Loopback => "loopback",
-            Kind::Routed => "routed",
+            Kind::Bridge => c"bridge",
+            Kind::Loopback => c"loopback",
+            Kind::Routed => c"routed",
         }
     }
 }
@@ -123,7 +133,12 @@ pub struct Interface {
     info: Info,
     peer: RcuArc<Peer>,
     resets: Counter,
+    /// See [`waits`](Self::waits): the number, and above it since when, in milliseconds.
+    waits: Atomic<u64>,
 }
+
+/// Bits of [`Interface::waits`] for the number.
+const WAITS_BITS: u32 = 8;
 
 impl Interface {
     /// Its id.
@@ -151,6 +166,15 @@ impl Interface {
     /// How often its transport has ended an epoch because the peer wrote what cannot be.
     pub fn resets(&self) -> u64 {
         self.resets.get()
+    }
+
+    /// What its link waits for to carry frames, and for how many milliseconds it has waited for
+    /// that and what was before it; [`None`] if it waits for nothing, or its transport does not tell.
+    pub fn waits(&self) -> Option<(WaitsFor, u64)> {
+        let word = self.waits.load(Relaxed);
+        let waits = WaitsFor::of_number(word as u32 & ((1 << WAITS_BITS) - 1))?;
+        let now = monotonic_ns() / NS_PER_MS;
+        Some((waits, now.saturating_sub(word >> WAITS_BITS)))
     }
 
     /// Whether there is a peer at the far end.
@@ -309,6 +333,7 @@ impl Registration {
                 info,
                 peer: RcuArc::empty(),
                 resets: Counter::new(),
+                waits: Atomic::new(0),
             },
             GFP_KERNEL,
         )?;
@@ -331,6 +356,15 @@ impl Registration {
     /// Count an epoch that has ended because the peer wrote what cannot be.
     pub fn count_reset(&self) {
         self.interface.resets.add(1);
+    }
+
+    /// Say what the link waits for, and since when in nanoseconds of the monotonic clock. Any
+    /// context.
+    pub fn set_waits(&self, waits: Option<(WaitsFor, u64)>) {
+        let word = waits.map_or(0, |(waits, since)| {
+            since / NS_PER_MS << WAITS_BITS | u64::from(waits.number())
+        });
+        self.interface.waits.store(word, Relaxed);
     }
 
     /// Say which peer is at the far end: one that has been entered. It leaves only after this

@@ -17,6 +17,10 @@ use crate::{
         FrameBody,
         FuncId, //
     },
+    letters::{
+        Letter,
+        Letters, //
+    },
     peer::{
         members,
         Peer,
@@ -48,12 +52,7 @@ use kernel::{
 use mp_kernel::{
     bytes::SharedBytes,
     error,
-    fifo::Fifo,
-    new_spinlock_bh,
-    sync::{
-        RcuArc,
-        SpinLockBh, //
-    },
+    sync::RcuArc,
     time::monotonic_ns,
     worker::{
         new_worker,
@@ -83,10 +82,6 @@ use mp_proto::{
     }, //
 };
 
-/// Messages that may wait for the worker: more than a host sends that keeps to
-/// the protocol.
-const INBOX: usize = 4 * MAX_PEERS;
-
 /// Milliseconds until what could not be sent is tried again.
 const RETRY_MS: u32 = 10;
 
@@ -96,12 +91,6 @@ const RENEWAL_NS: u64 = 2_000_000_000;
 
 /// The worker, while the service runs.
 static WORKER: RcuArc<Worker<Manager>> = RcuArc::empty();
-
-/// A message that waits for the worker.
-struct Letter {
-    from: Arc<Peer>,
-    message: Message,
-}
 
 /// What an endpoint was told.
 type Told = Herald<KVec<Entry>>;
@@ -144,7 +133,7 @@ struct State {
 #[pin_data]
 pub(crate) struct Manager {
     #[pin]
-    inbox: SpinLockBh<Fifo<Letter>>,
+    inbox: Letters,
     #[pin]
     state: Mutex<State>,
     /// Whether something could not be sent.
@@ -155,7 +144,7 @@ pub(crate) struct Manager {
 pub(crate) fn start() -> Result {
     let manager = Arc::pin_init(
         try_pin_init!(Manager {
-            inbox <- new_spinlock_bh!(Fifo::new()),
+            inbox <- Letters::new(),
             state <- new_mutex!(State {
                 endpoints: KVec::new(),
                 neighbours: KVec::new(),
@@ -275,13 +264,7 @@ fn may_say(from: &Peer, message: &Message) -> bool {
 fn post(from: &Arc<Peer>, message: Message) -> Result {
     let guard = rcu::read_lock();
     let worker = WORKER.load(&guard).ok_or(ENODEV)?;
-    let mut inbox = worker.target().inbox.lock();
-    if inbox.len() >= INBOX {
-        return Err(error::no_buffers());
-    }
-    let from = from.clone();
-    inbox.push(Letter { from, message })?;
-    drop(inbox);
+    worker.target().inbox.push(from, message)?;
     worker.kick();
     Ok(())
 }
@@ -298,11 +281,19 @@ pub(crate) fn resume(peer: &Peer, waiting: PeerSet, queue: u16) {
     }
 }
 
-impl Manager {
-    fn next_letter(&self) -> Option<Letter> {
-        self.inbox.lock().pop()
+/// Get memory for what so many peers have to say, before the last of them is there. Sleeps.
+///
+/// # Errors
+///
+/// `ENOMEM`.
+pub(crate) fn make_room(peers: usize) -> Result {
+    match WORKER.get() {
+        Some(worker) => worker.target().inbox.make_room(peers),
+        None => Ok(()),
     }
+}
 
+impl Manager {
     /// Keep heralds for the endpoints that are there, and no others.
     fn follow_endpoints(&self, endpoints: &mut KVec<Endpoint>) -> Result {
         let mut unloading = KVec::new();
@@ -451,7 +442,7 @@ impl Manager {
         } else {
             state.endpoints = KVec::new();
         }
-        while let Some(letter) = self.next_letter() {
+        while let Some(letter) = self.inbox.pop() {
             self.read(state, letter)?;
         }
         // One time for both: no way is told of before there are flows.

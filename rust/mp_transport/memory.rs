@@ -16,7 +16,8 @@
 //!   pieces. A [`Local`] piece stays the owner's over epochs.
 //! * *Quarantine.* A piece that was granted in the present epoch is given to nobody
 //!   else when its owner drops it, until the peer has let go
-//!   ([`Memory::peer_let_go`]) or the next epoch begins: by then the peer has ended the
+//!   ([`Memory::peer_let_go`]), or its end of the service that has granted it has ended
+//!   ([`Memory::peer_let_all_go`]), or the next epoch begins: by then the peer has ended the
 //!   old one, and with it all that it could write by. A piece of the commons waits for
 //!   all peers that it was granted to; an exposure's window stays led there meanwhile.
 //! * *Revocation.* Whoever maps pages of a piece keeps a [`Hold`] on it and is told when
@@ -41,6 +42,7 @@
 
 use crate::{
     copy::Completion,
+    frame::FuncId,
     local::Piece,
     memory::{
         exposed::What,
@@ -588,24 +590,37 @@ impl Memory {
         self.pool.can_reach(local)
     }
 
-    /// The peer is about to be told of a piece, and may reach it from now on.
+    /// The peer is about to be told of a piece by that service, and may reach it from now on.
     ///
     /// # Errors
     ///
     /// `ENOSPC` for a piece that it [cannot reach](Self::can_grant), `ENOBUFS` if too
     /// many pieces are granted to too many peers, `ENOTCONN` once the epoch is over.
-    pub fn grant(&self, local: &Local) -> Result {
-        self.pool.grant(self.epoch, local)
+    pub fn grant(&self, service: FuncId, local: &Local) -> Result {
+        self.pool.grant(self.epoch, service, local)
     }
 
-    /// The peer has said that it does not reach the piece at `off` any more: it is not
-    /// granted now, and free if its owner has dropped it and no other peer reaches it.
+    /// The peer's end of that service has said that it does not reach the piece at `off` any
+    /// more: the service has not granted it now, and it is free if its owner has dropped it and
+    /// nobody else reaches it.
     ///
     /// # Errors
     ///
-    /// `ENOENT` if no granted piece begins there, `ENOTCONN` once the epoch is over.
-    pub fn peer_let_go(&self, off: u64) -> Result {
-        self.pool.peer_let_go(self.epoch, off)
+    /// `ENOENT` if the service has granted no piece that begins there, `ENOTCONN` once the epoch is
+    /// over.
+    pub fn peer_let_go(&self, service: FuncId, off: u64) -> Result {
+        self.pool.peer_let_go(self.epoch, service, off)
+    }
+
+    /// The peer's end of that service has ended, or begun anew: it reaches nothing any more of what
+    /// the service has granted or exposed to it, in whichever life of the module here. What other
+    /// services have is as it was.
+    ///
+    /// # Errors
+    ///
+    /// `ENOTCONN` once the epoch is over: nothing has to be let go of then.
+    pub fn peer_let_all_go(&self, service: FuncId) -> Result {
+        self.pool.peer_let_all_go(self.epoch, service)
     }
 
     /// Whether a window of the peer could be led to that memory, if it were free.
@@ -637,8 +652,8 @@ impl Memory {
     /// `ENOSPC` if the bridge has no window for that, or none that is free or large enough;
     /// `EOPNOTSUPP` if none can begin and end there, or the pages are not in one run for the
     /// bridge; what the bridge's driver reports; `ENOTCONN` once the epoch is over.
-    pub fn expose_pages(&self, pages: &Arc<UserPages>) -> Result<Exposure> {
-        self.lead(&What::Pages(pages))
+    pub fn expose_pages(&self, service: FuncId, pages: &Arc<UserPages>) -> Result<Exposure> {
+        self.lead(service, &What::Pages(pages))
     }
 
     /// Let the bridge reach a part of a dma-buf, for [`expose_attached`](Self::expose_attached).
@@ -668,25 +683,25 @@ impl Memory {
     /// # Errors
     ///
     /// Those of [`expose`](Self::expose).
-    pub fn expose_attached(&self, attached: &Arc<Attached>) -> Result<Exposure> {
-        self.lead(&What::Attached(attached))
+    pub fn expose_attached(&self, service: FuncId, attached: &Arc<Attached>) -> Result<Exposure> {
+        self.lead(service, &What::Attached(attached))
     }
 
-    fn lead(&self, what: &What<'_>) -> Result<Exposure> {
-        let led = self.pool.expose(self.epoch, what)?;
+    fn lead(&self, service: FuncId, what: &What<'_>) -> Result<Exposure> {
+        let led = self.pool.expose(self.epoch, service, what)?;
         Ok(Exposure::new(&self.pool, led, what.len()))
     }
 
-    /// Lead a window of the peer to physical memory of this host. The peer may reach it from
-    /// now on, until it [lets go](Self::peer_let_go).
+    /// Lead a window of the peer to physical memory of this host, for that service. The peer may
+    /// reach it from now on, until it [lets go](Self::peer_let_go).
     ///
     /// # Errors
     ///
     /// `ENOSPC` if the bridge has no window for that, or none that is free or large enough;
     /// `EOPNOTSUPP` if none can begin and end there; what the bridge's driver reports; `ENOTCONN`
     /// once the epoch is over.
-    pub fn expose(&self, range: &DeviceRange) -> Result<Exposure> {
-        self.lead(&What::Physical(range))
+    pub fn expose(&self, service: FuncId, range: &DeviceRange) -> Result<Exposure> {
+        self.lead(service, &What::Physical(range))
     }
 
     /// The piece of the peer's memory that it has granted at `off`, as this host reaches

@@ -7,6 +7,7 @@
 //! The family is there as long as the module, in the first network namespace.
 
 use crate::{
+    interface,
     peer::Peer,
     questions::{
         self,
@@ -111,6 +112,7 @@ impl genl::Protocol for Management {
         Command::answered(uapi::MP_CMD_PEER_GET as u8).listed(),
         Command::answered_later(uapi::MP_CMD_REMOTE_STATS_GET as u8).privileged(),
         Command::answered_later(uapi::MP_CMD_PING as u8).privileged(),
+        Command::answered(uapi::MP_CMD_INTERFACE_GET as u8).listed(),
     ];
     const ATTRIBUTES: &'static [Attribute] = &ATTRIBUTES;
     const EVENTS: &'static [Group; 1] = &[Group::new(text(uapi::MP_GENL_GROUP_PEERS))];
@@ -119,6 +121,7 @@ impl genl::Protocol for Management {
         match u32::from(command) {
             uapi::MP_CMD_HOST_GET => describe::host(answer),
             uapi::MP_CMD_PEER_GET => describe::peer(answer, &*find(request)?),
+            // Only all of them are told.
             _ => Err(error::unsupported()),
         }
     }
@@ -127,15 +130,32 @@ impl genl::Protocol for Management {
         ask(command, request)
     }
 
-    fn list(_command: u8, position: usize, entry: &mut Message<'_>) -> Result<Option<usize>> {
-        // The position is the lowest index that is still to come.
-        let before = position.checked_sub(1).map(|index| index as u32);
-        let Some(peer) = service::peer_next(before) else {
-            return Ok(None);
-        };
-        describe::peer(entry, &peer)?;
-        Ok(Some(peer.index() as usize + 1))
+    fn list(command: u8, position: usize, entry: &mut Message<'_>) -> Result<Option<usize>> {
+        // The position is the lowest index or id that is still to come.
+        let before = position.checked_sub(1).map(|number| number as u32);
+        match u32::from(command) {
+            uapi::MP_CMD_INTERFACE_GET => list_interface(before, entry),
+            _ => list_peer(before, entry),
+        }
     }
+}
+
+/// Write the peer behind that index, and say which index is next.
+fn list_peer(before: Option<u32>, entry: &mut Message<'_>) -> Result<Option<usize>> {
+    let Some(peer) = service::peer_next(before) else {
+        return Ok(None);
+    };
+    describe::peer(entry, &peer)?;
+    Ok(Some(peer.index() as usize + 1))
+}
+
+/// Write the interface behind that id, and say which id is next.
+fn list_interface(before: Option<u32>, entry: &mut Message<'_>) -> Result<Option<usize>> {
+    let Some(interface) = interface::next(before) else {
+        return Ok(None);
+    };
+    describe::interface(entry, &interface)?;
+    Ok(Some(interface.id() as usize + 1))
 }
 
 /// The peer that a request names.

@@ -66,8 +66,7 @@ use mp_proto::{
     }, //
 };
 
-/// Most peers of one host, itself included.
-pub const MAX_PEERS: usize = 64;
+pub use mp_proto::wire::MAX_PEERS;
 
 /// Most function services.
 const MAX_FUNCTIONS: usize = 16;
@@ -474,6 +473,7 @@ pub(crate) fn peer_add(peer: &Arc<Peer>) -> Result {
     if cell.get().is_some() || peer.id() == self_id() || peer_get(peer.id()).is_some() {
         return Err(EEXIST);
     }
+    management::make_room(PEERS.iter().filter(|cell| cell.get().is_some()).count() + 1)?;
     let tree = registry.tree.as_ref().ok_or(ENODEV)?;
     let directory = PeerDirectory::new(tree, peer)?;
     registry.directories.push(directory, GFP_KERNEL)?;

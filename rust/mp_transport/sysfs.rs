@@ -12,7 +12,7 @@
 //! /sys/kernel/mp/peers/<id>/{id,index,type,state,route,queues,max_frame}
 //! /sys/kernel/mp/peers/<id>/{tx,rx}_{frames,bytes,errors}
 //! /sys/kernel/mp/peers/<id>/link/            the transport's own counters
-//! /sys/kernel/mp/interfaces/<id>/{name,state,peer,resets}
+//! /sys/kernel/mp/interfaces/<id>/{name,kind,state,peer,resets,waits_for}
 //! /sys/kernel/mp/interfaces/<id>/{location,vendor,device,subsystem_vendor,
 //!                                 subsystem_device}  of a bridge on a PCI bus
 //! ```
@@ -141,13 +141,14 @@ impl Attributes for InterfaceAttributes {
                 c"state",
                 c"peer",
                 c"resets",
+                c"waits_for",
                 c"location",
                 c"vendor",
                 c"device",
                 c"subsystem_vendor",
                 c"subsystem_device",
             ],
-            5,
+            6,
         );
         match self.0.info().location {
             Some(_) => all,
@@ -159,16 +160,17 @@ impl Attributes for InterfaceAttributes {
         let info = self.0.info();
         match (index, &info.location, self.0.peer()) {
             (0, _, _) => writeln!(out, "{}", info.name.to_str().unwrap_or("?")),
-            (1, _, _) => writeln!(out, "{}", info.kind.name()),
+            (1, _, _) => writeln!(out, "{}", info.kind.name().to_str().unwrap_or("?")),
             (2, _, Some(_)) => writeln!(out, "up"),
             (2, _, None) => writeln!(out, "down"),
             (3, _, Some(peer)) => writeln!(out, "{:08x}", peer.id().0),
             (4, _, _) => writeln!(out, "{}", self.0.resets()),
-            (5, Some(function), _) => writeln!(out, "{function}"),
-            (6, Some(function), _) => writeln!(out, "{:04x}", function.vendor_id),
-            (7, Some(function), _) => writeln!(out, "{:04x}", function.device_id),
-            (8, Some(function), _) => writeln!(out, "{:04x}", function.subsystem_vendor_id),
-            (9, Some(function), _) => writeln!(out, "{:04x}", function.subsystem_id),
+            (5, _, _) => writeln!(out, "{}", self.0.waits().map_or("none", |(w, _)| w.name())),
+            (6, Some(function), _) => writeln!(out, "{function}"),
+            (7, Some(function), _) => writeln!(out, "{:04x}", function.vendor_id),
+            (8, Some(function), _) => writeln!(out, "{:04x}", function.device_id),
+            (9, Some(function), _) => writeln!(out, "{:04x}", function.subsystem_vendor_id),
+            (10, Some(function), _) => writeln!(out, "{:04x}", function.subsystem_id),
             _ => writeln!(out, "none"),
         }
     }

@@ -18,13 +18,14 @@
 //! | [`memory`] | the traits through which shared memory is reached |
 //! | [`version`] | versions and features that two hosts agree on |
 //! | [`mailbox`] | the bootstrap over scratchpads or messages |
-//! | [`link`] | the state machine of a link: epochs, Hello, heartbeat |
+//! | [`link`] | the state machine of a link: epochs, Hello, heartbeat, what it waits for |
 //! | [`layout`] | the division of inbound memory |
 //! | [`ring`] | the record ring, doorbell suppression, large frames |
 //! | [`sending`] | the sending half of a ring: frames, rests of frames, reports |
 //! | [`receiving`] | the receiving half: frames, those that are kept, those in parts |
 //! | [`side`] | what both halves are given |
 //! | [`arena`] | segments cut from inbound memory |
+//! | [`grants`] | which peer may reach which of them, for which service |
 //! | [`reach`] | places in what a peer reaches, over all windows |
 //! | [`target`] | where exposed windows lead, for senders that lead them |
 //! | [`turns`] | whose turn it is among calls that wait to ask a peer |
@@ -35,6 +36,7 @@
 //! | [`reserve`], [`backlog`] | messages that arrive while there is no memory, and their order |
 //! | [`sequence`] | numbers of frames none of which may be missing |
 //! | [`manage`] | messages between the message frame services of two hosts |
+//! | [`letters`] | how many of these may wait, of each peer |
 //! | [`herald`] | what the RP tells the endpoints of each other |
 //! | [`pause`] | pauses between lives of what starts over |
 //! | [`pairing`] | sessions of two hosts and how they become pairs |
@@ -69,8 +71,10 @@ pub mod fabric;
 pub mod fdb;
 pub mod flood;
 pub mod flow;
+pub mod grants;
 pub mod herald;
 pub mod layout;
+pub mod letters;
 pub mod link;
 pub mod mailbox;
 pub mod manage;

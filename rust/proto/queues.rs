@@ -11,7 +11,7 @@
 pub const TO_ALL: u32 = 0;
 
 /// Most peers.
-pub const MAX_PEERS: u32 = 64;
+pub const MAX_PEERS: u32 = crate::wire::MAX_PEERS as u32;
 
 /// Most queues of a peer.
 pub const MAX_QUEUES: u16 = 8;

@@ -7,6 +7,9 @@
 
 use core::num::NonZeroU32;
 
+/// Most peers of one host, itself included: indices are below.
+pub const MAX_PEERS: usize = 64;
+
 /// Read the little-endian word at byte `off` of `buf`; zero behind its end.
 #[inline]
 pub(crate) fn get_u32(buf: &[u8], off: usize) -> u32 {

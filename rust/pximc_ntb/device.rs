@@ -101,6 +101,8 @@ pub(crate) struct Shared {
     group: Group,
     messages: Pin<KBox<Messages>>,
     slots: KVec<Slot>,
+    /// Whether a doorbell of this host has ever interrupted it.
+    has_been_rung: Atomic<bool>,
 }
 
 impl Shared {
@@ -130,6 +132,7 @@ impl Shared {
             group,
             messages: Messages::new(peers)?,
             slots,
+            has_been_rung: Atomic::new(false),
         })
     }
 
@@ -325,6 +328,11 @@ impl Shared {
         }
     }
 
+    /// Whether a peer's doorbell has ever come over this bridge.
+    pub(crate) fn has_been_rung(&self) -> bool {
+        self.has_been_rung.load(Relaxed)
+    }
+
     /// Answer the doorbells that are set although nobody was interrupted: they
     /// would not ring again.
     pub(crate) fn answer_lost(&self) {
@@ -366,6 +374,9 @@ impl Events for Shared {
     }
 
     fn db_event(&self, vector: u32) {
+        if !self.has_been_rung() {
+            self.has_been_rung.store(true, Relaxed);
+        }
         self.answer(self.ntb.db_vector_mask(vector));
     }
 

@@ -35,7 +35,8 @@ use crate::{
     upper::{
         Session,
         Upper, //
-    }, //
+    },
+    waits::Waits, //
 };
 use kernel::{
     new_mutex,
@@ -73,6 +74,7 @@ use mp_proto::{
         Rng,
         Role,
         State,
+        WaitsFor,
         FEATURE_OTHER_ROOT, //
     },
     memory::Inbound,
@@ -142,6 +144,7 @@ struct Inner {
     live: Option<Live>,
     /// The last error that kept the link from being prepared, to report it once.
     trouble: Option<Error>,
+    waits: Waits,
 }
 
 /// The link to one peer.
@@ -170,6 +173,7 @@ impl PeerLink {
                 inner <- new_mutex!(Inner {
                     live: None,
                     trouble: None,
+                    waits: Waits::new(),
                 }),
             }),
             GFP_KERNEL,
@@ -224,6 +228,33 @@ impl PeerLink {
                 );
             }
             Err(_) => {}
+        }
+    }
+
+    /// What the link waits for.
+    fn waits_for(&self, live: Option<&Live>) -> Option<WaitsFor> {
+        if self.upper.target().is_failed() {
+            return Some(WaitsFor::Repair);
+        }
+        let Some(live) = live else {
+            return Some(match self.shared.is_link_up(self.pidx) {
+                true => WaitsFor::Memory,
+                false => WaitsFor::NtbLink,
+            });
+        };
+        let waits = live.machine.waits_for();
+        waits.or_else(|| self.entry_waits_for(live.active.as_ref()?))
+    }
+
+    /// What a link waits for that is up.
+    fn entry_waits_for(&self, active: &Active) -> Option<WaitsFor> {
+        let is_known = active.remote.id.is_host() && service::self_id() != PeerId::SELF;
+        match active.entered {
+            false if self.split(&active.remote).is_some() => Some(WaitsFor::OtherRoot),
+            false if !is_known => Some(WaitsFor::Identity),
+            false => Some(WaitsFor::Entry),
+            true if !self.upper.target().is_entered() => Some(WaitsFor::Entry),
+            true => (!self.shared.has_been_rung()).then_some(WaitsFor::Doorbell),
         }
     }
 
@@ -615,9 +646,17 @@ impl Work for PeerLink {
         self.shared.answer_lost();
         let mut inner = self.inner.lock();
         self.ensure_live(&mut inner);
-        let Some(live) = &mut inner.live else {
-            return Some(IDLE_MS);
-        };
+        let Inner { live, waits, .. } = &mut *inner;
+        let next = live.as_mut().map_or(IDLE_MS, |live| self.look(live));
+        let waits_for = self.waits_for(live.as_ref());
+        waits.look(&self.shared, self.pidx, self.upper.target(), waits_for);
+        Some(next)
+    }
+}
+
+impl PeerLink {
+    /// Look at the link, and do what follows. The milliseconds until the next look.
+    fn look(&self, live: &mut Live) -> u32 {
         self.observe(live);
         self.follow_identity(live);
         self.step(live, |machine| machine.tick(now()));
@@ -628,7 +667,7 @@ impl Work for PeerLink {
             active.link.channel().age_kept();
             active.link.heartbeat(self.shared.settings().config.beat);
         }
-        Some(next_look(live))
+        next_look(live)
     }
 }
 

@@ -35,7 +35,10 @@ use mp_kernel::{
     net::napi::NapiHost,
     worker::Work, //
 };
-use mp_proto::wire::PeerId;
+use mp_proto::{
+    link::WaitsFor,
+    wire::PeerId, //
+};
 use mp_transport::{
     interface::{
         self,
@@ -142,6 +145,21 @@ impl Upper {
     /// The peer wrote what cannot be: its epoch has ended because of that.
     pub(crate) fn count_reset(&self) {
         self.interface.count_reset();
+    }
+
+    /// See [`interface::Registration::set_waits`].
+    pub(crate) fn set_waits(&self, waits: Option<(WaitsFor, u64)>) {
+        self.interface.set_waits(waits);
+    }
+
+    /// Whether the bridge has failed for good.
+    pub(crate) fn is_failed(&self) -> bool {
+        self.is_failed.load(Relaxed)
+    }
+
+    /// Whether the message frame service has the peer.
+    pub(crate) fn is_entered(&self) -> bool {
+        self.interface.interface().is_up()
     }
 
     /// The bridge has failed for good; takes effect when the worker runs. Whether that is new.

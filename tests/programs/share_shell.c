@@ -192,6 +192,17 @@ static void poll_in_child(struct call *call)
 		answer_number(call, "done", WEXITSTATUS(status));
 }
 
+/* What the process is told that polls the file for some of what there may be. */
+static void poll_for(struct call *call)
+{
+	struct pollfd polled = { .fd = device, .events = number(call) };
+
+	if (poll(&polled, 1, 0) < 0)
+		call->complaint = "no poll";
+	else
+		answer_number(call, "done", polled.revents);
+}
+
 static void inherit(struct call *call)
 {
 	answer_by_child(call, 0);
@@ -405,6 +416,7 @@ static const struct command commands[] = {
 	{ "child", inherit },		/* NUMBER BYTES */
 	{ "pass", pass },		/* NUMBER BYTES */
 	{ "childpoll", poll_in_child },
+	{ "poll", poll_for },		/* EVENTS: those of them that there are */
 	{ "crowd", crowd },		/* COUNT PLACES: threads with tables of their own */
 	{ "copies", copies },		/* COUNT FILE: of a descriptor, closed at once; with "&" */
 	{ "move", move },

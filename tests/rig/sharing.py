@@ -149,6 +149,10 @@ class Process(shell.Program):
         data, _ = self._structure(kind, fields)
         return self._done(how, getattr(MP, "IOC_" + name), data)
 
+    def polled(self, events):
+        """Which of these events `poll()` tells the process."""
+        return self._done("poll", events)
+
     def polled_by_child(self):
         """What `poll()` tells a child that has inherited the file."""
         return self._done("childpoll")

@@ -154,6 +154,39 @@ def talk(connection, size):
 _SERVER = _TALK + "talk(accepted({address!r}), {size})\n"
 _CLIENT = _TALK + "talk(connected({address!r}), {size})\n"
 
+# The client ends when there is such a file.
+_ENOUGH = "/tmp/smc-enough"
+
+_ECHOING_SERVER = (
+    _NETLINK
+    + """
+connection = accepted({address!r})
+connection.settimeout(60)
+while block := connection.recv(1 << 16):
+    connection.sendall(block)
+"""
+)
+
+_ASKING_CLIENT = (
+    _NETLINK
+    + f"""
+import json, os, time
+connection = connected({{address!r}})
+connection.settimeout(60)
+while not os.path.exists({_ENOUGH!r}):
+    block, got = os.urandom(5000), b""
+    connection.sendall(block)
+    while len(got) < len(block):
+        more = connection.recv(1 << 16)
+        assert more, "it has ended"
+        got += more
+    assert got == block
+    print("round", flush=True)
+    time.sleep(0.02)
+print(json.dumps(modes()), flush=True)
+"""
+)
+
 _HOLD = (
     _NETLINK
     + """
@@ -218,6 +251,32 @@ def talk(server, client, size):
     listening.wait_for_output("ready")
     calling = python(client, _CLIENT.format(address=address, size=size), 120)
     return [json.loads(process.wait().check().out.splitlines()[-1]) for process in (calling, listening)]
+
+
+class Rounds:
+    """A connection over which blocks go there and back, until it is to end."""
+
+    def __init__(self, server, client):
+        address = stack.address(server)
+        self._client = client
+        client.run(f"rm -f {_ENOUGH}")
+        self._listening = python(server, _ECHOING_SERVER.format(address=address), 120)
+        self._listening.wait_for_output("ready")
+        self._calling = python(client, _ASKING_CLIENT.format(address=address), 120)
+        self.go_on()
+
+    def go_on(self):
+        """See some more of them."""
+        start = len(self._calling.output)
+        for _ in range(3):
+            self._calling.wait_for_output("round", start=start)
+            start = len(self._calling.output)
+
+    def end(self):
+        """The modes of the client's connections at the end."""
+        self._client.run(f"touch {_ENOUGH}")
+        self._listening.wait().check()
+        return json.loads(self._calling.wait().check().out.splitlines()[-1])
 
 
 def hold(server, client):

@@ -38,15 +38,20 @@ def interfaces(guest):
 
 
 def wait_until(guest, name, state):
+    """Wait until an interface is up, and waits for nothing, or is down for lack of a link."""
     stack.wait_until(stack.holds(f"{DIRECTORY}/{name}/state", f"= {state}"), guest)
+    waits_for = {"up": "none", "down": "ntb_link"}[state]
+    stack.wait_until(stack.holds(f"{DIRECTORY}/{name}/waits_for", f"= {waits_for}"), guest)
 
 
 def test_an_interface_is_there_with_or_without_a_host_at_the_far_end(pair):
     one, other = pair
     assert interfaces(one) == {}
     stack.load(one, modules=NTB)
-    ((name, alone),) = interfaces(one).items()
-    assert (alone["state"], alone["peer"]) == ("down", "none")
+    (name,) = interfaces(one)
+    wait_until(one, name, "down")
+    alone = interfaces(one)[name]
+    assert (alone["state"], alone["peer"], alone["waits_for"]) == ("down", "none", "ntb_link")
     where = f"/sys/bus/pci/devices/{alone['location']}"
     for file in ("vendor", "device", "subsystem_vendor", "subsystem_device"):
         assert int(one.run(f"cat {where}/{file}").out, 16) == int(alone[file], 16)
@@ -55,7 +60,7 @@ def test_an_interface_is_there_with_or_without_a_host_at_the_far_end(pair):
     wait_for_peers(one, 1)
     wait_until(one, name, "up")
     assert interfaces(one) == {
-        name: alone | {"state": "up", "peer": f"{peer_id(other):08x}"},
+        name: alone | {"state": "up", "peer": f"{peer_id(other):08x}", "waits_for": "none"},
     }
     stack.unload(other, modules=NTB)
     wait_until(one, name, "down")

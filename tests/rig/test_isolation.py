@@ -297,6 +297,17 @@ def test_a_context_is_of_no_use_to_another_process(owner, how):
     assert owner.call("SEGMENT", "mp_segment", handle=handles["segment"]).length == 2 * PAGE
 
 
+@pytest.mark.parametrize("events", [select.POLLIN, select.POLLRDNORM])
+def test_there_is_something_to_read_by_both_of_its_names(owner, events):
+    here, _ = interfaces(owner)
+    handle = event(owner, here, 9)
+    to = owner.connect(here, MP.OBJECT_EVENT, 9)
+    assert owner.polled(events) == 0
+    owner.call("WATCH", "mp_watch", target=handle, mask=MP.EVENT_SIGNAL)
+    owner.signal(to)
+    assert owner.polled(events) == events
+
+
 def test_a_child_does_not_learn_when_there_are_events(owner):
     here, _ = interfaces(owner)
     event(owner, here, 9)

@@ -126,16 +126,23 @@ def paired(process, peer):
     party.wait(handle, MP.EVENT_PAIRED)
 
 
+def loaded(guest):
+    """The modules that are loaded, the first one first."""
+    names = guest.run("cut -d ' ' -f 1 /proc/modules").out.split()
+    return [name for name in MODULES if name in names]
+
+
 def free_on(host):
     with sharing.Process(host) as process:
         return free_bytes(process)
 
 
-def test_a_service_that_is_loaded_anew_gives_nobody_what_the_peer_has_not_let_go_of(fabric):
-    """The session's process has ended, of which the peer has not said anything. It has let go when it
-    begins another epoch."""
+@contextmanager
+def anew(fabric):
+    """Inside, a host's service was loaded anew that has granted a page before, which the liar has not
+    let go of; and how much was free before that."""
     liar, host = fabric.hosts
-    stack.unload(liar, modules=MODULES)
+    stack.unload(liar, modules=loaded(liar))
     with Liar(liar, host, parameters=BRIDGE) as peer:
         peer.greet()
         whole = free_on(host)
@@ -145,8 +152,23 @@ def test_a_service_that_is_loaded_anew_gives_nobody_what_the_peer_has_not_let_go
         stack.unload(host, modules=("mp_func_user",))
         stack.load(host, modules=("mp_func_user",), parameters=LIMITS)
         assert free_on(host) == whole - PAGE
+        yield peer, whole
+
+
+def test_a_service_that_is_loaded_anew_gives_nobody_what_the_peer_has_not_let_go_of(fabric):
+    """The session's process has ended, of which the peer has not said anything. It has let go when it
+    begins another epoch."""
+    with anew(fabric) as (peer, whole):
+        liar, host = fabric.hosts
         stack.unload(liar, modules=("mp_frame_test", "pximc_ntb"))
         below = BRIDGE | ITS_SERVICE
         stack.load(liar, modules=("pximc_ntb", "mp_frame_test"), parameters=below)
         peer.greet()
         assert free_on(host) == whole
+
+
+def test_what_a_service_has_granted_is_free_when_the_peers_has_begun_anew(fabric):
+    """In the same epoch: the peer's service has heard of this one, and answers."""
+    with anew(fabric) as (peer, whole):
+        peer.greet()
+        assert free_on(fabric.hosts[1]) == whole

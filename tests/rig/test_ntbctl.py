@@ -99,7 +99,7 @@ def sums(guest):
 def test_alone_it_says_what_it_can_do(fabric, ntbctl):
     alone = ntbctl(fabric.rp, "", check=False)
     assert alone.rc == 1 and "Usage: ntbctl" in alone.err
-    for command in ("peers", "links", "stats", "ping", "topology", "monitor"):
+    for command in ("peers", "links", "interfaces", "stats", "ping", "topology", "monitor"):
         assert command in alone.err
         assert "Usage: ntbctl" in ntbctl(fabric.rp, f"{command} --help").out
     wrong = ntbctl(fabric.rp, "peer", check=False)

@@ -291,6 +291,20 @@ def test_who_may_not_pin_so_much_or_name_addresses_is_told_so(fabric):
             fill(owner, segments[2], ADDRESS, PAGE, MP.REGISTER_PHYSICAL)
 
 
+def test_a_process_is_shown_with_what_it_has_pinned(fabric):
+    """Beside the limit of its user: in its status, as other drivers do."""
+    with sharing.Process(fabric.rp) as owner:
+        # Processes that end meanwhile have no status.
+        lines = lambda: fabric.rp.run("grep -h VmPin /proc/[0-9]*/status", check=False).out
+        kib = lambda: sum(int(line.split()[1]) for line in lines().splitlines())
+        before = kib()
+        segment = empty(owner, 41, 2 * PAGE)
+        fill(owner, segment, owner.memory(2 * PAGE), 2 * PAGE)
+        assert kib() - before == 2 * PAGE >> 10
+        owner.remove(segment)
+        assert kib() == before
+
+
 def test_pages_stay_pinned_until_nobody_reaches_them(fabric):
     """SI-REGMEM-7, SI-NTB-5, SI-NTB-9"""
     before = sharing.pinned(fabric.hosts[1])

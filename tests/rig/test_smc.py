@@ -4,13 +4,17 @@
 import struct
 
 import pytest
+import sharing
 import smc
 from frames import peer_id
 from ntbrig import stack
+from sharing import MP
 
 MIB = 1 << 20
+PAGE = 0x1000
 
 LIAR = ("mp_frame_test",)
+USER = ("mp_func_user",)
 DIBS_ID = 0x44494253
 
 
@@ -153,6 +157,51 @@ def test_a_module_goes_and_comes_back(fabric):
         stack.load(going, modules=smc.DIBS)
         smc.wait_for_partners(staying, going)
         check_connection(staying, going)
+
+
+@pytest.fixture
+def users(fabric):
+    """The other service that shares memory is there as well."""
+    stack.load(*fabric.hosts, modules=USER)
+    yield
+    stack.unload(*fabric.hosts, modules=USER)
+
+
+def test_a_connection_goes_on_while_the_user_service_is_loaded_anew(fabric, users):
+    """At one host and at the other. All that it has had is given back in the end."""
+    rounds = smc.Rounds(*fabric.hosts)
+    for guest in fabric.hosts:
+        stack.unload(guest, modules=USER)
+        rounds.go_on()
+        stack.load(guest, modules=USER)
+        rounds.go_on()
+    assert rounds.end() == [smc.SMC_D]
+    check_connection(*fabric.hosts)
+
+
+def test_a_users_connection_goes_on_while_direct_buffers_are_loaded_anew(fabric, users):
+    """At one host and at the other."""
+    with sharing.pair(fabric) as (owner, back, user, there):
+        segment = owner.segment(7, PAGE, back)
+        local = owner.map_segment(segment)
+        connection = user.connect(there, MP.OBJECT_SEGMENT, 7)
+        remote = user.map_connection(connection)
+
+        def check_stores(text):
+            user.write(remote, text)
+            user.call("BARRIER", "mp_barrier", target=connection, deadline=sharing.FOREVER)
+            assert owner.read(local, len(text)) == text
+
+        for guest in fabric.hosts:
+            stack.unload(guest, modules=smc.DIBS)
+            check_stores(b"without")
+            stack.load(guest, modules=smc.DIBS)
+            smc.wait_for_partners(*fabric.hosts)
+            check_stores(b"beside it")
+        assert user.state(connection) == MP.CONNECTION_OPERATIONAL
+        user.close(connection)
+        owner.remove(segment)
+    check_connection(*fabric.hosts)
 
 
 def test_nothing_is_left_behind(fabric):

@@ -44,6 +44,8 @@ enum {
 	MP_CMD_PEER_ADD_NTF,
 	/* Event: a peer has left, with its last statistics. */
 	MP_CMD_PEER_DEL_NTF,
+	/* A dump of all interfaces, the local ends of links: an MP_A_INTERFACE each. */
+	MP_CMD_INTERFACE_GET,
 };
 
 /* Attributes of messages. */
@@ -62,6 +64,7 @@ enum {
 	MP_A_LINK,		/* nest: MP_LINK_A_*; absent without a link of its own */
 	MP_A_TIMEOUT_MS,	/* u32, in requests: 1 to MP_TIMEOUT_MS_MAX */
 	MP_A_ROUND_TRIP_NS,	/* uint */
+	MP_A_INTERFACE,		/* nest: MP_INTERFACE_A_* */
 };
 
 /* Who would like to wait for longer asks again. */
@@ -102,6 +105,39 @@ enum {
 	MP_LINK_A_OUTBOUND,	/* uint: bytes of the peer's memory that are mapped */
 	MP_LINK_A_RING,		/* nest: MP_RING_A_*; one for each ring */
 	MP_LINK_A_VERSION,	/* uint: wire version that both ends have agreed on */
+};
+
+/* Attributes of MP_A_INTERFACE. */
+enum {
+	MP_INTERFACE_A_UNSPEC,
+	MP_INTERFACE_A_ID,		/* uint */
+	MP_INTERFACE_A_NAME,		/* string, for people */
+	MP_INTERFACE_A_KIND,		/* string: bridge, loopback, routed */
+	MP_INTERFACE_A_BRIDGE,		/* uint: number of the bridge; absent without one */
+	MP_INTERFACE_A_PORT,		/* uint: which of the bridge's peers is at the far end */
+	MP_INTERFACE_A_PEER_ID,		/* uint: who is there; absent if nobody is */
+	MP_INTERFACE_A_RESETS,		/* uint: epochs that ended by what the peer wrote */
+	MP_INTERFACE_A_WAITS_FOR,	/* uint: MP_WAITS_*; absent if it waits for nothing */
+	MP_INTERFACE_A_WAITS_MS,	/* uint: for how long it has waited, whatever for */
+};
+
+/* What a link waits for to carry frames, in the order in which it comes up. */
+enum {
+	MP_WAITS_NOTHING,
+	MP_WAITS_REPAIR,	/* the bridge has failed */
+	MP_WAITS_NTB_LINK,	/* the bridge reports no link */
+	MP_WAITS_MEMORY,	/* no memory for the peer to write into */
+	MP_WAITS_MAILBOX,	/* the peer's mailbox is empty */
+	MP_WAITS_VERSION,	/* the peer speaks other versions */
+	MP_WAITS_ANSWER,	/* the peer's mailbox does not answer */
+	MP_WAITS_WINDOW,	/* the peer's memory cannot be mapped */
+	MP_WAITS_HELLO,		/* nothing of the peer arrives in this host's memory */
+	MP_WAITS_ECHO,		/* nothing of this host arrives in the peer's memory */
+	MP_WAITS_PAUSE,		/* the peer wrote what cannot be */
+	MP_WAITS_IDENTITY,	/* no host is the root processor */
+	MP_WAITS_OTHER_ROOT,	/* the peer belongs to another root processor */
+	MP_WAITS_ENTRY,		/* its id belongs to another host, or memory is short */
+	MP_WAITS_DOORBELL,	/* frames pass, but no doorbell has ever come */
 };
 
 /* Attributes of MP_LINK_A_RING, all uint; sizes and fill levels in bytes. */

@@ -4,6 +4,7 @@
 #include <linux/cred.h>
 #include <linux/highmem.h>
 #include <linux/mm.h>
+#include <linux/sched/mm.h>
 #include <linux/sched/signal.h>
 #include <linux/sched/user.h>
 
@@ -17,9 +18,10 @@ __mp_helper unsigned long mp_helper_memlock_most(void)
 
 /*
  * Charges pages to the calling process's user, who may have so many, and to whom a reference
- * is returned; NULL if that is too much.
+ * is returned; NULL if that is too much. The process shows them as pinned: *mm is its memory, with
+ * a reference.
  */
-__mp_helper void *mp_helper_memlock_charge(unsigned long pages, unsigned long most)
+__mp_helper void *mp_helper_memlock_charge(unsigned long pages, unsigned long most, void **mm)
 {
 	struct user_struct *user = current_user();
 	long had = atomic_long_read(&user->locked_vm);
@@ -28,13 +30,19 @@ __mp_helper void *mp_helper_memlock_charge(unsigned long pages, unsigned long mo
 		if (pages > most || had > most - pages)
 			return NULL;
 	} while (!atomic_long_try_cmpxchg(&user->locked_vm, &had, had + (long)pages));
+	mmgrab(current->mm);
+	atomic64_add(pages, &current->mm->pinned_vm);
+	*mm = current->mm;
 	return get_uid(user);
 }
 
-__mp_helper void mp_helper_memlock_give_back(void *who, unsigned long pages)
+__mp_helper void mp_helper_memlock_give_back(void *who, void *whose, unsigned long pages)
 {
 	struct user_struct *user = who;
+	struct mm_struct *mm = whose;
 
+	atomic64_sub(pages, &mm->pinned_vm);
+	mmdrop(mm);
 	atomic_long_sub(pages, &user->locked_vm);
 	free_uid(user);
 }

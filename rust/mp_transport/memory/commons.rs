@@ -261,7 +261,7 @@ impl Commons {
             at.and_then(|at| state.links.remove(at).ok())
         };
         if let Some(stock) = self.stock() {
-            stock.let_all_go(link);
+            stock.let_all_go(link, None);
         }
         drop(gone);
     }

@@ -6,6 +6,7 @@ use super::{
     LeadWindows,
     Pool, //
 };
+use crate::frame::FuncId;
 use kernel::{
     prelude::*,
     sync::Arc, //
@@ -61,13 +62,13 @@ struct Window {
     turn: u64,
     /// Somebody has it led somewhere.
     is_owned: bool,
-    /// The peer may reach it.
-    is_granted: bool,
+    /// The service for which the peer may reach it, if it may.
+    granted_by: Option<FuncId>,
 }
 
 impl Window {
     fn is_free(&self) -> bool {
-        !self.is_owned && !self.is_granted
+        !self.is_owned && self.granted_by.is_none()
     }
 }
 
@@ -125,12 +126,12 @@ impl Exposed {
         answer
     }
 
-    /// Lead a free window to some memory. The peer may reach it from now on.
+    /// Lead a free window to some memory. The peer may reach it from now on, for that service.
     ///
     /// # Errors
     ///
     /// See [`Memory::expose`](super::Memory::expose).
-    pub(super) fn expose(&mut self, what: &What<'_>) -> Result<Led> {
+    pub(super) fn expose(&mut self, service: FuncId, what: &What<'_>) -> Result<Led> {
         let way = self.way()?;
         let mut refused = ENOSPC;
         for (number, window) in (0..).zip(&mut self.windows) {
@@ -146,7 +147,7 @@ impl Exposed {
             match led {
                 Ok(()) => {
                     window.turn += 1;
-                    (window.is_owned, window.is_granted) = (true, true);
+                    (window.is_owned, window.granted_by) = (true, Some(service));
                     return Ok(Led {
                         window: number,
                         turn: window.turn,
@@ -168,27 +169,28 @@ impl Exposed {
         }
     }
 
-    /// The peer does not reach a window any more.
+    /// The peer does not reach a window any more, for that service.
     ///
     /// # Errors
     ///
     /// `ENOENT` if it did not before, or if nothing begins at that offset.
-    pub(super) fn let_go(&mut self, window: u16, off: u64) -> Result {
+    pub(super) fn let_go(&mut self, service: FuncId, window: u16, off: u64) -> Result {
         let number = window.checked_sub(FIRST_EXPOSED).ok_or(ENOENT)?;
         let known = self.windows.get_mut(usize::from(number)).ok_or(ENOENT)?;
-        if off != 0 || !known.is_granted {
+        if off != 0 || known.granted_by != Some(service) {
             return Err(ENOENT);
         }
-        known.is_granted = false;
+        known.granted_by = None;
         self.settle(number.into());
         Ok(())
     }
 
-    /// The peer reaches no window any more that it could reach.
-    pub(super) fn let_all_go(&mut self) {
+    /// The peer reaches no window any more that it could reach, or that it could for that service.
+    pub(super) fn let_all_go(&mut self, service: Option<FuncId>) {
         for number in 0..self.count() {
             if let Some(window) = self.windows.get_mut(number as usize) {
-                if core::mem::take(&mut window.is_granted) {
+                let is_meant = |by: &mut FuncId| service.is_none_or(|service| service == *by);
+                if window.granted_by.take_if(is_meant).is_some() {
                     self.settle(number);
                 }
             }

@@ -19,6 +19,7 @@ use super::{
     Source,
     Told, //
 };
+use crate::frame::FuncId;
 use kernel::{
     prelude::*,
     sync::Arc, //
@@ -128,9 +129,9 @@ impl Local {
         self.off.saturating_add(self.len.next_multiple_of(PAGE))
     }
 
-    /// The peer of a link may reach it.
-    pub(super) fn grant(&self, link: u64) -> Result {
-        self.stock.grant(link, self.off)
+    /// The peer of a link may reach it, for that service.
+    pub(super) fn grant(&self, link: u64, service: FuncId) -> Result {
+        self.stock.grant((link, service), self.off)
     }
 
     /// Where it begins among what the peer may reach, a place as

@@ -18,6 +18,7 @@ use super::{
     LeadWindows,
     LocalBytes, //
 };
+use crate::frame::FuncId;
 use kernel::{
     new_mutex,
     prelude::*,
@@ -155,14 +156,20 @@ impl Pool {
     /// Begin an epoch and say its number.
     pub(super) fn begin_epoch(&self) -> u64 {
         let mut epoch = self.epoch.lock();
-        self.arena.let_all_go(self.link);
-        if let Some(commons) = self.commons() {
-            commons.let_all_go(self.link);
-        }
-        self.exposed.lock().let_all_go();
+        self.let_all_go(None);
         epoch.number += 1;
         epoch.is_up = true;
         epoch.number
+    }
+
+    /// The peer reaches nothing any more of what it was granted or exposed, or of what it was for that
+    /// service.
+    fn let_all_go(&self, service: Option<FuncId>) {
+        self.arena.let_all_go(self.link, service);
+        if let Some(commons) = self.commons() {
+            commons.let_all_go(self.link, service);
+        }
+        self.exposed.lock().let_all_go(service);
     }
 
     /// End an epoch. What is in quarantine stays there: the peer may not know yet.
@@ -207,26 +214,34 @@ impl Pool {
     }
 
     /// See [`Memory::grant`](super::Memory::grant).
-    pub(super) fn grant(&self, epoch: u64, local: &Local) -> Result {
+    pub(super) fn grant(&self, epoch: u64, service: FuncId, local: &Local) -> Result {
         if !self.can_reach(local) {
             return Err(ENOSPC);
         }
         let _epoch = self.in_epoch(epoch)?;
-        local.grant(self.link)
+        local.grant(self.link, service)
     }
 
     /// See [`Memory::peer_let_go`](super::Memory::peer_let_go).
-    pub(super) fn peer_let_go(&self, epoch: u64, number: u64) -> Result {
+    pub(super) fn peer_let_go(&self, epoch: u64, service: FuncId, number: u64) -> Result {
         let _epoch = self.in_epoch(epoch)?;
         let Place { window, off } = Place::decode(number);
+        let whose = (self.link, service);
         match window {
-            reach::ARENA => self.arena.let_go(self.link, off),
+            reach::ARENA => self.arena.let_go(whose, off),
             reach::COMMONS => {
                 let commons = self.commons().ok_or(ENOENT)?;
-                commons.let_go(self.link, off)
+                commons.let_go(whose, off)
             }
-            window => self.exposed.lock().let_go(window, off),
+            window => self.exposed.lock().let_go(service, window, off),
         }
+    }
+
+    /// See [`Memory::peer_let_all_go`](super::Memory::peer_let_all_go).
+    pub(super) fn peer_let_all_go(&self, epoch: u64, service: FuncId) -> Result {
+        let _epoch = self.in_epoch(epoch)?;
+        self.let_all_go(Some(service));
+        Ok(())
     }
 
     /// The way to lead windows.
@@ -246,9 +261,9 @@ impl Pool {
     }
 
     /// See [`Memory::expose`](super::Memory::expose).
-    pub(super) fn expose(&self, epoch: u64, what: &What<'_>) -> Result<Led> {
+    pub(super) fn expose(&self, epoch: u64, service: FuncId, what: &What<'_>) -> Result<Led> {
         let _epoch = self.in_epoch(epoch)?;
-        self.exposed.lock().expose(what)
+        self.exposed.lock().expose(service, what)
     }
 
     /// The owner of an exposure gives it up.

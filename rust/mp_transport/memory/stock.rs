@@ -12,6 +12,7 @@ use super::{
     Holder,
     LocalBytes, //
 };
+use crate::frame::FuncId;
 use kernel::{
     new_mutex,
     prelude::*,
@@ -38,6 +39,11 @@ use mp_proto::{
         Arena,
         Extent, //
     },
+    grants::{
+        Grant,
+        GrantError,
+        Grants, //
+    },
     reach, //
 };
 
@@ -49,13 +55,6 @@ const LINE: usize = 64;
 
 /// Most pieces of one stock, those in quarantine included.
 pub(super) const MAX_PIECES: usize = 1024;
-
-/// The peer of a link may reach a piece.
-#[derive(Clone, Copy, PartialEq, Eq)]
-struct Grant {
-    off: u64,
-    link: u64,
-}
 
 /// How long somebody has a piece, or peers may reach it: what counts for that is kept apart.
 pub struct Lease {
@@ -97,19 +96,19 @@ impl Drop for Tenant {
 
 /// Who has which piece.
 struct Pieces {
+    owned: Owned,
+    grants: Grants<KVVec<Grant>>,
+}
+
+/// Pieces, and who has or had them.
+struct Owned {
     arena: Arena<KVVec<Option<Extent>>>,
     cleaner: Arc<Cleaner>,
-    /// Each at most once; as many as there is room for.
-    grants: KVVec<Grant>,
     /// Those who have given a piece up that is in quarantine, by its place. There is room for all.
     tenants: KVVec<(u64, Tenant)>,
 }
 
-impl Pieces {
-    fn is_granted(&self, off: u64) -> bool {
-        self.grants.iter().any(|grant| grant.off == off)
-    }
-
+impl Owned {
     /// A piece is nobody's any more.
     fn free(&mut self, off: u64) {
         if let Some(extent) = self.arena.get(off) {
@@ -120,10 +119,9 @@ impl Pieces {
         self.tenants.retain(|(of, _)| *of != off);
     }
 
-    /// Free a piece that its owner has given up, if nobody may reach it any more.
+    /// Nobody may reach a piece any more: free it, if its owner has given it up.
     fn settle(&mut self, off: u64) {
-        let is_retired = self.arena.get(off).is_some_and(|extent| extent.retired);
-        if is_retired && !self.is_granted(off) {
+        if self.arena.get(off).is_some_and(|extent| extent.retired) {
             self.free(off);
         }
     }
@@ -162,7 +160,7 @@ impl Stock {
         (pieces, links): (usize, usize),
     ) -> Result<Arc<Self>> {
         let table = KVVec::from_elem(None, pieces, GFP_KERNEL)?;
-        let grants = KVVec::with_capacity(pieces * links, GFP_KERNEL)?;
+        let grants = KVVec::from_elem(Grant::default(), pieces * links, GFP_KERNEL)?;
         let tenants = KVVec::with_capacity(pieces, GFP_KERNEL)?;
         let arena = Arena::new(len, table);
         let holders = Holders::new()?;
@@ -171,10 +169,12 @@ impl Stock {
         worker.kick();
         let len = arena.size();
         let pieces = Pieces {
-            arena,
-            cleaner: cleaner.clone(),
-            grants,
-            tenants,
+            owned: Owned {
+                arena,
+                cleaner: cleaner.clone(),
+                tenants,
+            },
+            grants: Grants::new(grants),
         };
         Arc::pin_init(
             pin_init!(Self {
@@ -221,7 +221,7 @@ impl Stock {
 
     /// Bytes of the two longest free runs, the longest first.
     pub(super) fn runs(&self) -> [u64; 2] {
-        self.pieces.lock().arena.runs()
+        self.pieces.lock().owned.arena.runs()
     }
 
     /// Cut a piece, and say where.
@@ -230,7 +230,7 @@ impl Stock {
     ///
     /// `EINVAL`, `ENOSPC`, `ENOBUFS`; see [`Memory::alloc`](super::Memory::alloc).
     pub(super) fn cut(&self, len: u64) -> Result<u64> {
-        let extent = self.pieces.lock().arena.alloc(len);
+        let extent = self.pieces.lock().owned.arena.alloc(len);
         extent.map(|extent| extent.off).map_err(|e| match e {
             AllocError::Zero => EINVAL,
             AllocError::NoSpace => ENOSPC,
@@ -243,49 +243,47 @@ impl Stock {
         self.cleaner.prepare(off, len)
     }
 
-    /// The peer of a link may reach the piece at `off` from now on.
+    /// The peer of a link may reach the piece at `off` from now on, for that service.
     ///
     /// # Errors
     ///
     /// `ENOBUFS` if there are too many grants.
-    pub(super) fn grant(&self, link: u64, off: u64) -> Result {
+    pub(super) fn grant(&self, (link, service): (u64, FuncId), off: u64) -> Result {
         let mut pieces = self.pieces.lock();
-        let grant = Grant { off, link };
-        if pieces.grants.contains(&grant) {
-            return Ok(());
-        }
-        pieces
-            .grants
-            .push_within_capacity(grant)
-            .map_err(|_| error::no_buffers())
+        let entered = pieces.grants.enter(Grant {
+            off,
+            link,
+            service: service.0,
+        });
+        entered.map_err(|_| error::no_buffers())
     }
 
-    /// The peer of a link does not reach the piece at `off` any more.
+    /// The peer of a link does not reach the piece at `off` any more, for that service.
     ///
     /// # Errors
     ///
-    /// `ENOENT` if it was not granted to that one.
-    pub(super) fn let_go(&self, link: u64, off: u64) -> Result {
+    /// `ENOENT` if that has not granted it to that one.
+    pub(super) fn let_go(&self, (link, service): (u64, FuncId), off: u64) -> Result {
         let mut pieces = self.pieces.lock();
-        let grant = Grant { off, link };
-        let at = pieces.grants.iter().position(|known| *known == grant);
-        pieces
-            .grants
-            .remove(at.ok_or(ENOENT)?)
-            .map_err(|_| ENOENT)?;
-        pieces.settle(off);
-        self.worker.kick();
+        let gone = pieces.grants.let_go(&Grant {
+            off,
+            link,
+            service: service.0,
+        });
+        if gone.map_err(|_: GrantError| ENOENT)? {
+            pieces.owned.settle(off);
+            self.worker.kick();
+        }
         Ok(())
     }
 
-    /// The peer of a link reaches nothing any more of what it was granted.
-    pub(super) fn let_all_go(&self, link: u64) {
+    /// The peer of a link reaches nothing any more of what it was granted, or of what that service
+    /// has granted to it.
+    pub(super) fn let_all_go(&self, link: u64, service: Option<FuncId>) {
         let mut pieces = self.pieces.lock();
-        while let Some(at) = pieces.grants.iter().position(|grant| grant.link == link) {
-            if let Ok(grant) = pieces.grants.remove(at) {
-                pieces.settle(grant.off);
-            }
-        }
+        let Pieces { owned, grants } = &mut *pieces;
+        let service = service.map(|service| service.0);
+        grants.let_all_go(link, service, |off| owned.settle(off));
         self.worker.kick();
     }
 
@@ -293,12 +291,12 @@ impl Stock {
     pub(super) fn give_up(&self, off: u64, tenant: Tenant) {
         let mut pieces = self.pieces.lock();
         // The piece is there: it was cut for the one who gives it up, once.
-        if pieces.is_granted(off) {
-            let _ = pieces.arena.retire(off);
+        if pieces.grants.is_granted(off) {
+            let _ = pieces.owned.arena.retire(off);
             // There is room for it.
-            let _ = pieces.tenants.push_within_capacity((off, tenant));
+            let _ = pieces.owned.tenants.push_within_capacity((off, tenant));
         } else {
-            pieces.free(off);
+            pieces.owned.free(off);
             self.worker.kick();
         }
     }

@@ -8,6 +8,7 @@ use crate::{
         LinkDetails,
         RingDetails, //
     },
+    interface::Interface,
     peer::Peer,
     service,
     stats::Snapshot, //
@@ -47,6 +48,31 @@ pub(super) fn peer(message: &mut Message<'_>, peer: &Peer) -> Result {
         Some(details) => link(message, peer, &details),
         None => Ok(()),
     }
+}
+
+/// Write the local end of a link.
+pub(super) fn interface(message: &mut Message<'_>, interface: &Interface) -> Result {
+    let info = interface.info();
+    message.nest(uapi::MP_A_INTERFACE, |message| {
+        message.number(uapi::MP_INTERFACE_A_ID, interface.id().into())?;
+        message.text(uapi::MP_INTERFACE_A_NAME, &info.name)?;
+        message.text(uapi::MP_INTERFACE_A_KIND, info.kind.name())?;
+        if let Some(bridge) = info.bridge {
+            message.number(uapi::MP_INTERFACE_A_BRIDGE, bridge.into())?;
+        }
+        message.number(uapi::MP_INTERFACE_A_PORT, info.port.into())?;
+        if let Some(peer) = interface.peer() {
+            message.number(uapi::MP_INTERFACE_A_PEER_ID, peer.id().0.into())?;
+        }
+        message.number(uapi::MP_INTERFACE_A_RESETS, interface.resets())?;
+        match interface.waits() {
+            Some((waits, ms)) => {
+                message.number(uapi::MP_INTERFACE_A_WAITS_FOR, waits.number().into())?;
+                message.number(uapi::MP_INTERFACE_A_WAITS_MS, ms)
+            }
+            None => Ok(()),
+        }
+    })
 }
 
 /// Write the statistics of a peer, or those that it has of its own.

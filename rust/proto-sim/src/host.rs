@@ -8,9 +8,11 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 
 use mp_proto::herald::{self, Herald};
+use mp_proto::letters::Shares;
 use mp_proto::link::Role;
 use mp_proto::manage::Message;
 use mp_proto::wire::PeerId;
+pub use mp_proto::wire::MAX_PEERS;
 
 use crate::check::Check;
 use crate::dice::Dice;
@@ -20,9 +22,6 @@ use crate::management::{Endpoint, Neighbour};
 use crate::plan::Plan;
 use crate::service::Peer;
 use crate::wire::CPUS;
-
-/// Most peers, as in the message frame service.
-pub const MAX_PEERS: usize = 64;
 
 /// The heralds of the root processor.
 pub type AnyHerald = Herald<Vec<herald::Entry>>;
@@ -168,7 +167,9 @@ pub struct Host {
     /// To an endpoint: the others.
     pub neighbours: Vec<Neighbour>,
     /// Messages for the message frame service's worker, by life of the peer.
-    pub letters: VecDeque<(u32, Message)>,
+    pub letters: VecDeque<(u32, u32, Message)>,
+    /// How many of each peer wait.
+    pub shares: Shares,
     /// Something could not be sent.
     pub pending: bool,
     /// Frames dropped.
@@ -229,6 +230,7 @@ impl Host {
             endpoints: Vec::new(),
             neighbours: Vec::new(),
             letters: VecDeque::new(),
+            shares: Shares::new(),
             pending: false,
             drops: Drops::default(),
             forwarded: 0,
@@ -261,6 +263,7 @@ impl Host {
         self.endpoints.clear();
         self.neighbours.clear();
         self.letters.clear();
+        self.shares = Shares::new();
         self.pending = false;
         self.awaited.clear();
         self.backlog.clear();

@@ -14,8 +14,6 @@ use crate::host::{AnyHerald, Entity, Host, MAX_PEERS};
 use crate::plan::MS;
 use crate::via::Via;
 
-/// Messages that may wait for the worker.
-const INBOX: usize = 4 * MAX_PEERS;
 /// Milliseconds until what could not be sent is tried again.
 const RETRY_MS: u64 = 10;
 /// How long a hop that was asked to renew a way may take before it is asked again.
@@ -80,8 +78,9 @@ impl Host {
             | Message::Go(..)
             | Message::Ready(..)
             | Message::Renew(..) => {
-                if self.letters.len() < INBOX {
-                    self.letters.push_back((from, message));
+                let index = self.peer(from).map_or(0, |peer| peer.index);
+                if self.shares.take(index) {
+                    self.letters.push_back((from, index, message));
                     self.kick(Entity::Manager);
                 }
             }
@@ -133,7 +132,8 @@ impl Host {
         } else {
             self.endpoints.clear();
         }
-        while let Some((from, message)) = self.letters.pop_front() {
+        while let Some((from, index, message)) = self.letters.pop_front() {
+            self.shares.give_back(index);
             self.read(from, message);
         }
         // One time for both: no way is told of before there are flows.

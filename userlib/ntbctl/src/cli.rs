@@ -28,8 +28,10 @@ pub struct Options {
 pub enum Command {
     /// List the hosts that frames can be sent to
     Peers,
-    /// Show the links to them: epochs, memory and rings
+    /// Show the links to them: epochs, memory and rings, and what others wait for
     Links,
+    /// List the local ends of links, with what each waits for
+    Interfaces,
     /// Show the counters of this host, its peers and its links
     Stats(Stats),
     /// Measure the round trip to a peer
@@ -48,6 +50,7 @@ impl fmt::Display for Command {
         match self {
             Command::Peers => f.write_str("peers"),
             Command::Links => f.write_str("links"),
+            Command::Interfaces => f.write_str("interfaces"),
             Command::Stats(Stats { remote: None, .. }) => f.write_str("stats"),
             Command::Stats(Stats {
                 remote: Some(peer), ..
@@ -138,6 +141,7 @@ mod tests {
             (&["ntbctl", "stats", "--remote", "rp"], "stats of 00000000"),
             (&["ntbctl", "stats"], "stats"),
             (&["ntbctl", "links"], "links"),
+            (&["ntbctl", "interfaces"], "interfaces"),
         ] {
             let options = Options::try_parse_from(words).expect(name);
             assert_eq!(options.command.to_string(), name);

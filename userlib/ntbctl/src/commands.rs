@@ -3,6 +3,7 @@
 //! What `ntbctl` can do.
 
 mod completion;
+mod interfaces;
 mod monitor;
 mod peers;
 mod ping;
@@ -12,7 +13,7 @@ mod topology;
 use crate::{
     cli::{Command, Options},
     failure::Failure,
-    model::{Host, Peer},
+    model::{Host, Interface, Peer},
     netlink::Connection,
     uapi,
 };
@@ -27,6 +28,7 @@ pub fn run(options: &Options) -> Result<(), Failure> {
     match &options.command {
         Command::Peers => peers::show_peers(&mut kernel()?, json),
         Command::Links => peers::show_links(&mut kernel()?, json),
+        Command::Interfaces => interfaces::run(&mut kernel()?, json),
         Command::Stats(stats) => stats::run(&mut kernel()?, stats, json),
         Command::Ping(ping) => ping::run(&mut kernel()?, ping, json),
         Command::Topology => topology::run(&mut kernel()?, json),
@@ -44,4 +46,10 @@ fn host(kernel: &mut Connection) -> Result<Host, Failure> {
 fn peers(kernel: &mut Connection) -> Result<Vec<Peer>, Failure> {
     let entries = kernel.list(uapi::MP_CMD_PEER_GET)?;
     entries.iter().map(Peer::read).collect()
+}
+
+/// All interfaces, in the order of their ids.
+fn interfaces(kernel: &mut Connection) -> Result<Vec<Interface>, Failure> {
+    let entries = kernel.list(uapi::MP_CMD_INTERFACE_GET)?;
+    entries.iter().map(Interface::read).collect()
 }

@@ -212,6 +212,162 @@ impl Link {
     }
 }
 
+/// The id of an interface.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct InterfaceId(pub u32);
+
+impl fmt::Display for InterfaceId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:08x}", self.0)
+    }
+}
+
+impl Serialize for InterfaceId {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+/// What a link waits for: a number of the kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WaitsFor(pub u32);
+
+/// Number, name and meaning of what a link may wait for.
+const WAITS: [(u32, &str, &str); 14] = [
+    (uapi::MP_WAITS_REPAIR, "repair", "the bridge has failed"),
+    (
+        uapi::MP_WAITS_NTB_LINK,
+        "ntb_link",
+        "the bridge has no link: cable, power and driver of the peer",
+    ),
+    (
+        uapi::MP_WAITS_MEMORY,
+        "memory",
+        "this host has no memory for the peer to write into",
+    ),
+    (
+        uapi::MP_WAITS_MAILBOX,
+        "mailbox",
+        "the peer's mailbox is empty: its pximc_ntb is not loaded",
+    ),
+    (
+        uapi::MP_WAITS_VERSION,
+        "version",
+        "the peer speaks other versions",
+    ),
+    (
+        uapi::MP_WAITS_ANSWER,
+        "answer",
+        "the peer's mailbox does not answer: what this host writes does not arrive",
+    ),
+    (
+        uapi::MP_WAITS_WINDOW,
+        "window",
+        "the peer's memory cannot be mapped",
+    ),
+    (
+        uapi::MP_WAITS_HELLO,
+        "hello",
+        "nothing of the peer arrives in memory: its window leads elsewhere",
+    ),
+    (
+        uapi::MP_WAITS_ECHO,
+        "echo",
+        "nothing arrives in the peer's memory: this host's window leads elsewhere",
+    ),
+    (
+        uapi::MP_WAITS_PAUSE,
+        "pause",
+        "the peer writes what cannot be",
+    ),
+    (
+        uapi::MP_WAITS_IDENTITY,
+        "identity",
+        "no host is the root processor",
+    ),
+    (
+        uapi::MP_WAITS_OTHER_ROOT,
+        "other_root",
+        "the peer belongs to another root processor",
+    ),
+    (
+        uapi::MP_WAITS_ENTRY,
+        "entry",
+        "the peer's id belongs to another host, or memory is short",
+    ),
+    (
+        uapi::MP_WAITS_DOORBELL,
+        "doorbell",
+        "frames pass, but no doorbell has ever come",
+    ),
+];
+
+impl WaitsFor {
+    /// Its name, as the kernel has it in sysfs; that of a later kernel is its number.
+    pub fn name(self) -> String {
+        let known = WAITS.iter().find(|(number, ..)| *number == self.0);
+        known.map_or_else(|| self.0.to_string(), |(_, name, _)| (*name).into())
+    }
+
+    /// What that means.
+    pub fn meaning(self) -> &'static str {
+        let known = WAITS.iter().find(|(number, ..)| *number == self.0);
+        known.map_or("unknown to this program", |(.., meaning)| meaning)
+    }
+}
+
+impl Serialize for WaitsFor {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&self.name())
+    }
+}
+
+/// The local end of a link.
+#[derive(Debug, Serialize)]
+pub struct Interface {
+    /// Its id.
+    pub id: InterfaceId,
+    /// For people.
+    pub name: String,
+    /// Where it leads: `bridge`, `loopback` or `routed`.
+    pub kind: String,
+    /// Number of the bridge, if it leads over one.
+    pub bridge: Option<u64>,
+    /// Which of the bridge's peers is at the far end.
+    pub port: u32,
+    /// The peer at the far end, while there is one.
+    pub peer: Option<PeerId>,
+    /// Epochs that ended because the peer wrote what cannot be.
+    pub resets: u64,
+    /// What its link waits for, if it does.
+    pub waits_for: Option<WaitsFor>,
+    /// For how many milliseconds.
+    pub waits_ms: Option<u64>,
+}
+
+impl Interface {
+    /// Read an entry of a list.
+    ///
+    /// # Errors
+    /// [`Failure::Malformed`].
+    pub fn read(attributes: &Attributes) -> Result<Self, Failure> {
+        let nest = attributes.nests(uapi::MP_A_INTERFACE).next();
+        let nest = nest.ok_or_else(|| Failure::Malformed("no interface".into()))?;
+        let word = |kind| nest.number(kind).and_then(|n| u32::try_from(n).ok());
+        Ok(Interface {
+            id: InterfaceId(nest.required(uapi::MP_INTERFACE_A_ID)?),
+            name: nest.text(uapi::MP_INTERFACE_A_NAME).unwrap_or("?").into(),
+            kind: nest.text(uapi::MP_INTERFACE_A_KIND).unwrap_or("?").into(),
+            bridge: nest.number(uapi::MP_INTERFACE_A_BRIDGE),
+            port: nest.required(uapi::MP_INTERFACE_A_PORT)?,
+            peer: word(uapi::MP_INTERFACE_A_PEER_ID).map(PeerId),
+            resets: nest.required(uapi::MP_INTERFACE_A_RESETS)?,
+            waits_for: word(uapi::MP_INTERFACE_A_WAITS_FOR).map(WaitsFor),
+            waits_ms: nest.number(uapi::MP_INTERFACE_A_WAITS_MS),
+        })
+    }
+}
+
 /// Another host. Its statistics, counters and link are serialised apart from it.
 #[derive(Debug, Serialize)]
 pub struct Peer {
@@ -341,6 +497,18 @@ mod tests {
             "rx_frames": 4, "rx_bytes": 5, "rx_errors": 6,
         });
         assert_eq!(json!(peer.stats), expected);
+    }
+
+    #[test]
+    fn what_a_link_waits_for_has_a_name_and_a_meaning() {
+        for number in 1..=uapi::MP_WAITS_DOORBELL {
+            let waits = WaitsFor(number);
+            assert!(waits.name().parse::<u32>().is_err(), "{number} has a name");
+            assert_ne!(waits.meaning(), WaitsFor(99).meaning());
+        }
+        assert_eq!(WaitsFor(99).name(), "99");
+        let bare = Attributes::of_numbers(&[(uapi::MP_A_PEER_ID, 0x100)]);
+        assert!(matches!(Interface::read(&bare), Err(Failure::Malformed(_))));
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 //! `peers` and `links`: the hosts that can be reached, and what reaches them.
 
+use super::interfaces;
 use crate::{
     failure::Failure,
     model::{Link, PeerId},
@@ -49,7 +50,7 @@ pub fn show_peers(kernel: &mut Connection, json: bool) -> Result<(), Failure> {
     print_table(&table)
 }
 
-/// Show the links of the peers that have one of their own.
+/// Show the links of the peers that have one of their own, and in the table what others wait for.
 pub fn show_links(kernel: &mut Connection, json: bool) -> Result<(), Failure> {
     let peers = super::peers(kernel)?;
     let links = peers.iter().filter_map(|peer| {
@@ -96,5 +97,10 @@ pub fn show_links(kernel: &mut Connection, json: bool) -> Result<(), Failure> {
     }
     print_table(&table)?;
     print("")?;
-    print_table(&rings)
+    print_table(&rings)?;
+    if let Some(waiting) = interfaces::waiting(&super::interfaces(kernel)?) {
+        print("")?;
+        print_table(&waiting)?;
+    }
+    Ok(())
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Memory of both ends of a link: cut, granted, let go and given up by several contexts at once,
-//! over epochs.
+//! Memory of both ends of a link: cut, granted, let go and given up by several contexts at once, for
+//! two services, over epochs.
 
 use super::*;
 use kernel::prelude::*;
@@ -13,23 +13,30 @@ use machine::{
 };
 use mp_kernel::shared_pages::SharedPages;
 use mp_proto::layout::PAGE;
-use mp_transport::memory::{
-    Far,
-    Further,
-    Memory,
-    Pool, //
+use mp_transport::{
+    frame::FuncId,
+    memory::{
+        Far,
+        Further,
+        Memory,
+        Pool, //
+    }, //
 };
 
 /// Pages of the pool.
 const PAGES: u64 = 6;
+/// A service whose peer lets go of each piece, and one whose peer begins anew.
+const SERVICE: FuncId = FuncId(1);
+const RESTARTED: FuncId = FuncId(2);
 /// What each context does so often.
 const ROUNDS: u32 = 8;
 
 /// The owner of each page, as the contexts that cut pieces know it.
 struct Owners([Atomic<u32>; PAGES as usize]);
 
-/// Cut a piece, see that it is nobody else's and shows nothing, write all over it, and give it up.
-fn cut(memory: &Memory, owners: &Owners, me: u32) -> Result {
+/// Cut a piece for a service, see that it is nobody else's and shows nothing, write all over it, and
+/// give it up.
+fn cut(memory: &Memory, owners: &Owners, me: u32, service: FuncId) -> Result {
     let pages = 1 + below(2);
     let piece = memory.alloc(pages * PAGE)?;
     let first = piece.off() / PAGE % PAGES;
@@ -43,7 +50,7 @@ fn cut(memory: &Memory, owners: &Owners, me: u32) -> Result {
         assert_eq!(seen, [0; 16], "what somebody else has written");
         piece.write(at, &[me as u8; 16])?;
     }
-    let is_granted = memory.grant(&piece).is_ok();
+    let is_granted = memory.grant(service, &piece).is_ok();
     point();
     piece.read(0, &mut seen)?;
     assert_eq!(seen, [me as u8; 16], "what nobody has written");
@@ -55,7 +62,10 @@ fn cut(memory: &Memory, owners: &Owners, me: u32) -> Result {
     if is_granted {
         // The peer lets go later than the owner gives up.
         point();
-        memory.peer_let_go(off)?;
+        match service {
+            SERVICE => memory.peer_let_go(SERVICE, off)?,
+            _ => memory.peer_let_all_go(service)?,
+        }
     }
     Ok(())
 }
@@ -71,12 +81,13 @@ fn everything() -> Result {
     let far = Far::arena(pages.clone(), PAGES * PAGE);
     let memory = Memory::begin(pool.clone(), far)?;
     run_short();
-    let running = [1, 2, 3].map(|me| {
+    let contexts = [(1, SERVICE), (2, SERVICE), (3, RESTARTED)];
+    let running = contexts.map(|(me, service)| {
         let (memory, owners) = (memory.clone(), owners.clone());
         spawn("owner", Kind::Process, move || {
             for _ in 0..ROUNDS {
                 // It may be too much for the pool, or for the host.
-                if let Err(e) = cut(&memory, &owners, me) {
+                if let Err(e) = cut(&memory, &owners, me, service) {
                     assert!([ENOSPC, ENOMEM].contains(&e), "{e:?}");
                 }
             }
