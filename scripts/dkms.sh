@@ -30,8 +30,8 @@ unpack_source() {
 	[ "$(version_of "linux-source-$series")" = "$wanted" ] ||
 		die "the source of kernel $release is missing, or of another version than its headers" \
 			"run: apt-get install linux-source-$series=$wanted"
-	mkdir -p "$output/source"
-	tar -xf "/usr/src/linux-source-$series.tar.xz" -C "$output/source" --strip-components=1
+	mkdir -p "$output/linux"
+	tar -xf "/usr/src/linux-source-$series.tar.xz" -C "$output/linux" --strip-components=1
 }
 
 if [ -e "$headers/rust/libkernel.rmeta" ]; then
@@ -39,7 +39,7 @@ if [ -e "$headers/rust/libkernel.rmeta" ]; then
 	symbols=()
 else
 	unpack_source
-	"$checkout/scripts/debian_tree.sh" "$headers" "$output/source" "$output/debian"
+	"$checkout/scripts/debian_tree.sh" "$headers" "$output/linux" "$output/debian"
 	tree=$output/debian/tree
 	symbols=(KBUILD_EXTRA_SYMBOLS="$output/debian/ntb/Module.symvers")
 	find "$output/debian/ntb" -name '*.ko' -exec cp -t "$output" {} +
