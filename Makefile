@@ -15,7 +15,14 @@ KERNEL ?=
 KERNEL_SERIES ?=
 WORKERS ?=
 PREFIX ?= /usr/local
+LIBDIR ?= $(PREFIX)/lib
 export DEBUG RACES LONG KERNEL KERNEL_SERIES WORKERS
+
+ifeq ($(KERNEL),stock)
+ifneq ($(KDIR)$(filter 1,$(DEBUG) $(RACES))$(KERNEL_SERIES),)
+$(error KERNEL=stock is Debian's own kernel, of one version and built in one way: leave out KDIR=, DEBUG=, RACES= and KERNEL_SERIES=)
+endif
+endif
 
 # What does not need each other is built side by side.
 ifeq ($(filter -j% --jobs%,$(MAKEFLAGS)),)
@@ -50,6 +57,8 @@ test_programs32 := $(patsubst tests/programs/%.c,$(PROGRAMS32)/%,\
 
 # Crates in userlib/ that are vendors' libraries of PXImc.
 export PXIMC_VENDORS ?= pximc-ntb
+# Whether there are libraries of PXImc for processes of 32 bits: yes, no.
+PXIMC32 ?= yes
 # Crates in userlib/ with the shared libraries that are linked from them.
 libraries := pximc-dispatcher/libpximc64.so sisci-ffi/libsisci.so vipl-ffi/libvipl.so.1 \
 	mcapi-ffi/libmcapi.so.2 $(foreach crate,$(PXIMC_VENDORS),$(crate)/lib$(subst -,_,$(crate)).so)
@@ -63,7 +72,7 @@ export KDIR
 kdir = $(KDIR)
 endif
 
-.PHONY: all modules kernel release setup rig userlib bindings examples programs demo bench test stopped shell install lint clean help
+.PHONY: all modules kernel release setup rig userlib bindings examples programs demo bench test stopped shell install install-userlib deb lint clean help
 
 all: modules rig userlib
 
@@ -100,7 +109,7 @@ userlib:
 		crate=$${library%/*}; \
 		scripts/link.sh "$$crate" "$(RIG_PROGRAMS)/lib$${crate//-/_}.a" "$(RIG_PROGRAMS)/$${library#*/}"; \
 	done
-	@scripts/pximc.sh build32
+	@$(if $(filter no,$(PXIMC32)),,scripts/pximc.sh build32)
 
 ## bindings: write the bindings of the libraries anew, from the headers; needs libclang
 bindings:
@@ -181,7 +190,7 @@ shell: setup modules rig
 	@scripts/rig/rig shell --hosts $(HOSTS) $(HOST)
 
 ## test: all tests; LONG=1 adds the long ones, DEBUG=1 or RACES=1 takes a checking kernel, WORKERS=
-test: setup modules $(if $(filter stock,$(flavour)),,release) rig examples programs
+test: setup modules $(if $(filter stock,$(flavour)),deb,release) rig examples programs
 	@scripts/test.sh
 
 ## stopped: check that what ledgers have other hosts show is missed while those stand still
@@ -193,20 +202,31 @@ bench: setup modules rig examples $(RIG_PROGRAMS)/window
 	@scripts/rig/rig bench $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(SECONDS),--seconds $(SECONDS)) \
 		$(if $(filter 1,$(QUICK)),--quick) $(if $(ONLY),--only $(ONLY))
 
-## install: install the modules for the kernel in KDIR=, programs and libraries; DESTDIR=, PREFIX=
-install: modules userlib
-	@scripts/kbuild.sh "$(kdir)" "$(MODULES)" \
+## install: install the modules for the kernel in KDIR=, programs and libraries; DESTDIR=, PREFIX=, LIBDIR=
+install: $(kernel_step) install-userlib
+	@scripts/kbuild.sh "$(kdir)" "$(MODULES)" MP_MODULES=product modules
+	@scripts/kbuild.sh "$(kdir)" "$(MODULES)" MP_MODULES=product \
 		$(if $(DESTDIR),INSTALL_MOD_PATH="$(DESTDIR)") modules_install
+
+# What needs no kernel.
+install-userlib: userlib
 	@install -D -m 755 "$(RIG_PROGRAMS)/ntbctl" "$(DESTDIR)$(PREFIX)/sbin/ntbctl"
 	@install -D -m 644 userlib/ntbctl/man/ntbctl.8 "$(DESTDIR)$(PREFIX)/share/man/man8/ntbctl.8"
+	@install -d "$(DESTDIR)$(PREFIX)/share/"{bash-completion/completions,zsh/site-functions}
+	@"$(RIG_PROGRAMS)/ntbctl" completion bash >"$(DESTDIR)$(PREFIX)/share/bash-completion/completions/ntbctl"
+	@"$(RIG_PROGRAMS)/ntbctl" completion zsh >"$(DESTDIR)$(PREFIX)/share/zsh/site-functions/_ntbctl"
 	@install -D -m 644 -t "$(DESTDIR)$(PREFIX)/include/linux" uapi/linux/mp_netlink.h \
 		uapi/linux/mp_fabric.h
 	@install -D -m 644 -t "$(DESTDIR)$(PREFIX)/lib/udev/rules.d" scripts/system/70-mp-fabric.rules
 	@install -D -m 644 -t "$(DESTDIR)$(PREFIX)/lib/sysusers.d" scripts/system/mp-fabric.conf
-	@DESTDIR="$(DESTDIR)" PREFIX="$(PREFIX)" scripts/pximc.sh install
-	@DESTDIR="$(DESTDIR)" PREFIX="$(PREFIX)" scripts/sisci.sh
-	@DESTDIR="$(DESTDIR)" PREFIX="$(PREFIX)" scripts/vipl.sh
-	@DESTDIR="$(DESTDIR)" PREFIX="$(PREFIX)" scripts/mcapi.sh
+	@set -e; for library in "pximc.sh install" sisci.sh vipl.sh mcapi.sh; do \
+		DESTDIR="$(DESTDIR)" PREFIX="$(PREFIX)" LIBDIR="$(LIBDIR)" scripts/$$library; \
+	done
+
+## deb: build Debian packages of modules, libraries and programs, into build/deb
+deb: export DEB := 1
+deb: setup
+	@scripts/deb.sh
 
 ## lint: formatters, clippy, checkpatch, shellcheck
 lint: setup $(kernel_step)

@@ -8,7 +8,7 @@ set -euo pipefail
 # shellcheck disable=SC2034 # for those who source this file
 checkout=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." && pwd)
 # shellcheck disable=SC2034
-cache=${PXIMC_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/pximc-ntb}
+cache=${PXIMC_CACHE:-${XDG_CACHE_HOME:-${HOME:-/root}/.cache}/pximc-ntb}
 program=$(basename -- "$0")
 
 # The kernel and its modules are built with Debian's own Rust, whose library
@@ -78,14 +78,10 @@ show_end() {
 	printf 'full log: %s\n' "$1" >&2
 }
 
-# install_tools PAGES PROGRAMS PREFIX: installs each tool that has a manual page there, and
-# the page.
-install_tools() {
-	local page tool
-	for page in "$1"/*.1; do
-		tool=$(basename "$page" .1)
-		[ -e "$2/$tool" ] || die "$tool is not built" "run: make userlib"
-		install -D -m 755 -t "$3/bin" "$2/$tool"
-		install -D -m 644 -t "$3/share/man/man1" "$page"
-	done
+# kernel_compiler DIRECTORY: the C compiler that built a kernel, by the name it was called by; cc where
+# that is not here.
+kernel_compiler() {
+	local name
+	name=$(sed -n 's/^CONFIG_CC_VERSION_TEXT="\{0,1\}\([^ "]*\) .*/\1/p' "$1/include/config/auto.conf")
+	if command -v "$name" >/dev/null; then printf %s "$name"; else printf cc; fi
 }

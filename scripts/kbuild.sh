@@ -53,7 +53,10 @@ matching_rustc() {
 
 compiler_arguments() {
 	local version
-	[ "$(option CC_IS_CLANG)" = y ] || return 0
+	if [ "$(option CC_IS_CLANG)" != y ]; then
+		printf 'CC=%s' "$(kernel_compiler "$kdir")"
+		return
+	fi
 	version=$(option CLANG_VERSION)
 	if command -v "clang-$((version / 10000))" >/dev/null; then
 		printf 'LLVM=-%s' $((version / 10000))
@@ -64,8 +67,6 @@ compiler_arguments() {
 
 check_tree
 rustc=$(matching_rustc)
-arguments=(--no-print-directory -C "$kdir" "M=$checkout" "MO=$output" "RUSTC=$rustc" "HOSTRUSTC=$rustc")
-compiler=$(compiler_arguments)
-[ -z "$compiler" ] || arguments+=("$compiler")
+arguments=(--no-print-directory -C "$kdir" "M=$checkout" "MO=$output" "RUSTC=$rustc" "HOSTRUSTC=$rustc" "$(compiler_arguments)")
 mkdir -p "$output"
 PATH=$kernel_path:$PATH exec make -j"$(nproc)" "${arguments[@]}" "$@"

@@ -7,16 +7,14 @@
 #   pximc.sh install    installs what has been built
 #
 # DESTDIR= is put before all paths. PXIMC_VENDORS= names crates that are vendors'
-# libraries: they go to PREFIX= and are linked to from where the Dispatcher looks.
+# libraries: they go to LIBDIR/pximc and are linked to from where the Dispatcher looks.
 
 . "$(dirname -- "${BASH_SOURCE[0]}")/common.sh"
+. "$(dirname -- "${BASH_SOURCE[0]}")/library.sh"
 
 target32=i686-unknown-linux-gnu
-target_dir=${CARGO_TARGET_DIR:-$checkout/build/target}
-programs=${RIG_PROGRAMS:-$target_dir/x86_64-unknown-linux-gnu/release}
 target32_dir=$target_dir/rust32
 programs32=${PROGRAMS32:-$target32_dir/$target32/release}
-prefix=${PREFIX:-/usr/local}
 root=${DESTDIR:-}/opt/pximc
 read -ra vendors <<<"${PXIMC_VENDORS:-}"
 
@@ -53,12 +51,12 @@ put() {
 }
 
 install_dispatcher() {
-	local page=$checkout/userlib/pximc-dispatcher/man/pximc.3 compressed
+	local page=$checkout/userlib/pximc-dispatcher/man/pximc.3 compressed function
 	if [ -d "$root/lib" ] && [ ! -L "$root/lib" ]; then
 		die "$root/lib is a directory, and has to be a link to lib64" \
 			"move what is in it to lib64 and remove it"
 	fi
-	[ -e "$programs/libpximc64.so" ] || die "the Dispatcher is not built" "run: make userlib"
+	is_built libpximc64.so
 	install -d "$root/lib64" "$root/lib32"
 	ln -sfn lib64 "$root/lib"
 
@@ -71,11 +69,15 @@ install_dispatcher() {
 	fi
 
 	put 644 "$checkout/userlib/include/pximc.h" "$root/include/pximc.h"
+	libdir=$root/lib64 install_config pximc-dispatcher pximc
 	compressed=$(mktemp)
 	gzip -9nc "$page" >"$compressed"
 	touch -r "$page" "$compressed"
 	put 644 "$compressed" "$root/share/man/man3/pximc.3.gz"
 	rm -f "$compressed"
+	functions pximc-dispatcher | while read -r function; do
+		ln -sf pximc.3.gz "$root/share/man/man3/$function.3.gz"
+	done
 }
 
 # install_vendor CRATE FROM TO LINKS
@@ -88,9 +90,9 @@ install_vendor() {
 install_vendors() {
 	local crate
 	for crate in "${vendors[@]}"; do
-		install_vendor "$crate" "$programs" "${DESTDIR:-}$prefix/lib" "$root/lib64"
+		install_vendor "$crate" "$programs" "$libdir/pximc" "$root/lib64"
 		[ ! -e "$programs32/lib${crate//-/_}.so" ] ||
-			install_vendor "$crate" "$programs32" "${DESTDIR:-}$prefix/lib32" "$root/lib32"
+			install_vendor "$crate" "$programs32" "$prefix/lib32/pximc" "$root/lib32"
 	done
 }
 

@@ -29,8 +29,11 @@ packages=(
 	gcc-multilib
 )
 
-# Debian's own kernel is prepared in a root file system of its own.
-[ "${KERNEL:-}" != stock ] || packages+=(mmdebstrap)
+# Packages are built by Debian's tools.
+packaging=(dpkg-dev debhelper dh-dkms lintian)
+[ -z "${DEB:-}" ] || packages+=("${packaging[@]}")
+# Debian's own kernel is prepared in a root file system of its own, where packages are tried as well.
+[ "${KERNEL:-}" != stock ] || packages+=(mmdebstrap "${packaging[@]}")
 
 missing_packages() {
 	local package

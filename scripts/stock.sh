@@ -18,16 +18,18 @@
 suite=trixie
 series=7.3
 flavour=amd64
-fragment=$checkout/scripts/kernel/stock.config
 compilers=(
 	gcc-14 make flex bison bc libelf-dev libssl-dev openssl cpio kmod xz-utils rsync python3 perl
 	rustc rust-src bindgen clang-19 libclang-19-dev pahole binutils
 )
 
-place=$cache/stock
+# Of what it is made by: another checkout may have others.
+key=$(cat "$checkout"/scripts/{stock,debian_tree}.sh "$checkout/scripts/kernel/stock.config" |
+	sha256sum | cut -c 1-12)
+place=$cache/stock-$key
 root=$place/root
-# As the root file system sees them.
-tree=/kernel
+# As the root file system sees them: what debian_tree.sh makes, and of what.
+output=/kernel
 source=/usr/src/linux-source-$series
 
 # inside COMMAND...: in that root file system, with its own view of processes, and of the
@@ -47,11 +49,6 @@ inside() {
 		shift
 		exec chroot "$root" /usr/bin/env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C "$@"
 	' inside "$root" "${shared[@]}" -- "$@"
-}
-
-# stock_make DIRECTORY [make's arguments]
-stock_make() {
-	inside make --no-print-directory -C "$1" CC=x86_64-linux-gnu-gcc-14 RUSTC=/usr/bin/rustc "${@:2}"
 }
 
 # logged LOG WHAT COMMAND...: as run_logged, and ends the script with the log's end.
@@ -100,7 +97,6 @@ fetch_kernel() {
 		dpkg -x "$package" "$root/packages"
 	done
 	rm -rf "$root/debs"
-	headers=$root/packages/usr/src/linux-headers-$release
 	mkdir -p "$root$source"
 	tar -xf "$root/packages/usr/src/linux-source-$series.tar.xz" -C "$root$source" --strip-components=1
 	rm -f "$root/packages/usr/src/linux-source-$series.tar.xz"
@@ -108,40 +104,10 @@ fetch_kernel() {
 
 # --- the tree that modules are built in -----------------------------------------
 
-# Nothing but what the fragment asks for may differ from Debian's configuration: options decide the
-# layout of structures.
-check_configuration() {
-	local differ
-	differ=$(diff <(grep -vE '^#|^$' "$headers/include/config/auto.conf" | sort) \
-		<(grep -vE '^#|^$' "$root$tree/include/config/auto.conf" | sort) |
-		grep '^[<>]' | grep -vxF -f <(sed 's/^/> /' "$fragment") || true)
-	[ -z "$differ" ] || die "the tree is not configured as Debian's kernel is:" "$differ"
-	differ=$(grep -E '^CONFIG_' "$fragment" | grep -vxF -f "$root$tree/include/config/auto.conf" || true)
-	[ -z "$differ" ] || die "the kernel's configuration does not accept:" "$differ"
-}
-
 make_tree() {
-	mkdir -p "$root$tree"
-	cat "$headers/.config" "$fragment" >"$root$tree/.config"
-	# What Debian's release has behind the version.
-	printf '%s\n' "${release#"$(stock_make "$source" -s kernelversion)"}" >"$root$tree/localversion"
-	logged configure "configuration" stock_make "$source" O="$tree" olddefconfig
-	logged prepare "metadata of Rust" stock_make "$source" O="$tree" -j"$(nproc)" modules_prepare
-	check_configuration
-	[ "$(cat "$root$tree/include/config/kernel.release")" = "$release" ] ||
-		die "the tree is of $(cat "$root$tree/include/config/kernel.release"), not of $release"
-	# Names of symbols, and types for BTF, of the image itself.
-	cp "$headers/Module.symvers" "$headers/vmlinux" "$root$tree"
-}
-
-# The kernel's own sources, as modules of a directory of their own.
-make_ntb() {
-	mkdir -p "$root/ntb"
-	cp -r "$root$source/drivers/ntb/." "$root/ntb"
-	cp "$root$source/drivers/net/ntb_netdev.c" "$root$source/drivers/pci/switch/switchtec.c" "$root/ntb"
-	# shellcheck disable=SC2016 # for make to expand
-	printf 'obj-$(CONFIG_%s) += %s.o\n' NTB_NETDEV ntb_netdev PCI_SW_SWITCHTEC switchtec >>"$root/ntb/Makefile"
-	logged ntb "NTB core and its drivers" stock_make "$tree" M=/ntb -j"$(nproc)" modules
+	shared=("$checkout")
+	logged tree "metadata of Rust, and NTB core" inside "$checkout/scripts/debian_tree.sh" \
+		"/packages/usr/src/linux-headers-$release" "$source" "$output"
 }
 
 # As kernel.sh leaves a kernel: image, and modules as they are installed.
@@ -152,7 +118,7 @@ lay_out() {
 	rm -f "$modules/$release/build" "$modules/$release/source"
 	cp "$modules/$release/vmlinuz" "$place/arch/x86/boot/bzImage"
 	mkdir "$modules/$release/updates"
-	find "$root/ntb" -name '*.ko' -exec cp -t "$modules/$release/updates" {} +
+	find "$root$output/ntb" -name '*.ko' -exec cp -t "$modules/$release/updates" {} +
 	depmod -b "$place/modroot" "$release"
 	rm -rf "$root/packages"
 }
@@ -163,25 +129,22 @@ build() {
 	make_root
 	fetch_kernel
 	make_tree
-	make_ntb
 	lay_out
-	printf '%s\n' "$key" >"$place/.complete"
+	touch "$place/.complete"
 	say "Debian's kernel $release is in $place"
 }
 
 # --- modules --------------------------------------------------------------------
 
 build_modules() {
-	local output=$1
-	mkdir -p "$output"
-	shared=("$checkout" "$output")
-	stock_make "$tree" M="$checkout" MO="$output" KBUILD_EXTRA_SYMBOLS=/ntb/Module.symvers \
-		-j"$(nproc)" modules
+	mkdir -p "$1"
+	shared=("$checkout" "$1")
+	inside "$checkout/scripts/kbuild.sh" "$output/tree" "$1" \
+		KBUILD_EXTRA_SYMBOLS="$output/ntb/Module.symvers" modules
 }
 
-key=$(cat "$fragment" "${BASH_SOURCE[0]}" | sha256sum | cut -c 1-12)
 is_complete() {
-	[ "$(cat "$place/.complete" 2>/dev/null)" = "$key" ]
+	[ -e "$place/.complete" ]
 }
 
 case ${1:-} in
@@ -192,7 +155,7 @@ case ${1:-} in
 "" | --modules)
 	[ "$(id -u)" -eq 0 ] || die "not root" "a root file system of Debian 13 is made, and entered: run this as root"
 	is_complete || {
-		take_lock "$cache/stock.lock" "build of Debian's kernel"
+		take_lock "$place.lock" "build of Debian's kernel"
 		is_complete || build
 		release_lock
 	}

@@ -7,7 +7,7 @@
 # those that are marked `alone` run one after the other at the end.
 #
 # With STOPPED=1 it runs nothing but what rows of the ledgers have other hosts show, with
-# hosts that stand still; with KERNEL=stock nothing but the tests on Debian's own kernel.
+# hosts that stand still; with KERNEL=stock nothing but the tests on Debian's own kernel, and of packages.
 #
 # Guests on emulated processors are not to be hurried: a test with guests that
 # fails is repeated once, counted, and named among those that were; how it failed is
@@ -160,9 +160,12 @@ run_stopped() {
 			scripts/conformance.py --noticed "$results"/pytest-stopped*.xml
 }
 
-# On Debian's own kernel: what does not need more than the modules and the libraries.
+# On Debian's own kernel: what does not need more than the modules and the libraries. The packages, and
+# that kernel again with the modules that DKMS has built of them.
 run_stock() {
 	run_guests stock -k "test_stock or test_module_stacks" "$@"
+	run_pytest packages -k test_packages "$@"
+	MODULES=$checkout/build/modules/dkms run_guests dkms -k test_stock "$@"
 }
 
 # On the kernel that looks for data races, which is built for it: what moves data,

@@ -47,6 +47,7 @@ def test_libraries_headers_and_manual_are_installed(prefix):
         "include/mcapi_abb.h",
         "include/mcapi_impl_spec.h",
         "include/mcapi_v1000_to_v2000.h",
+        "lib/cmake/mcapi/mcapi-config.cmake",
         "lib/libmcapi.a",
         "lib/libmcapi.so",
         "lib/libmcapi.so.2",

@@ -39,6 +39,11 @@ def with_vendor(tmp_path, installer):
     return installer(RIG_PROGRAMS=str(programs), PXIMC_VENDORS="some-vendor")[0]
 
 
+def functions(root):
+    header = (root / "opt/pximc/include/pximc.h").read_text()
+    return set(re.findall(r"_PXIMC_FUNC (PXIMC_\w+)\(", header))
+
+
 def compiled(root, tmp_path, source):
     """A program, built as the manual says."""
     program = tmp_path / "program"
@@ -63,9 +68,12 @@ def test_everything_is_below_one_directory(installer):
     assert has_32 != ("no Dispatcher for 32-bit processes" in said)
     assert files - {"lib32/libpximc32.so"} == {
         "include/pximc.h",
+        "lib64/cmake/pximc/pximc-config.cmake",
         "lib64/libpximc64.so",
+        "lib64/pkgconfig/pximc.pc",
         "lib64/pximc64.so",
         "share/man/man3/pximc.3.gz",
+        *(f"share/man/man3/{function}.3.gz" for function in functions(root)),
     }
     assert os.readlink(top / "lib") == "lib64"
     assert (top / "lib32").is_dir()
@@ -86,7 +94,7 @@ def test_a_vendors_library_is_linked_to_and_found(with_vendor, tmp_path):
     """PXI-INSL-10, PXI-INSL-11, PXI-REG-6: and the Dispatcher is there before it."""
     link = with_vendor / "opt/pximc/lib64/libsome_vendor.so"
     assert link.is_symlink()
-    assert link.resolve() == with_vendor / "usr/local/lib/libsome_vendor.so"
+    assert link.resolve() == with_vendor / "usr/local/lib/pximc/libsome_vendor.so"
     shutil.copy(SOURCES / "tests/c/statuses.h", with_vendor / "opt/pximc/include")
     program = compiled(with_vendor, tmp_path, SOURCES / "tests/c/program.c")
     assert listed(with_vendor, program) == "find SUCCESS 2: 7 8\n"
@@ -143,10 +151,8 @@ def test_the_manual_page_renders_and_has_all_functions(installer):
     page = root / "opt/pximc/share/man/man3/pximc.3.gz"
     shown = run("man", "--warnings", "-l", page, env=os.environ | {"MANWIDTH": "100"})
     assert shown.stderr == ""
-    header = (root / "opt/pximc/include/pximc.h").read_text()
-    functions = set(re.findall(r"_PXIMC_FUNC (PXIMC_\w+)\(", header))
-    assert len(functions) == 17
-    assert functions <= set(re.findall(r"\bPXIMC_\w+", shown.stdout))
+    assert len(functions(root)) == 17
+    assert functions(root) <= set(re.findall(r"\bPXIMC_\w+", shown.stdout))
 
 
 def test_the_example_in_the_manual_compiles_and_runs(installer, tmp_path):

@@ -153,3 +153,49 @@ def test_what_guests_do_not_see_is_refused(monkeypatch):
         settings.programs_dir()
     monkeypatch.setenv("RIG_PROGRAMS", "/var/tmp/programs")
     assert str(settings.programs_dir()) == "/var/tmp/programs"
+
+
+@pytest.mark.parametrize("other", ["DEBUG=1", "RACES=1", "KDIR=/usr/src/linux", "KERNEL_SERIES=7.2"])
+def test_debians_kernel_is_not_combined_with_another(other):
+    """Nothing is built then, and the sentence names what to leave out."""
+    command = ["make", "-C", CHECKOUT, "KERNEL=stock", other, "help"]
+    env = {"PATH": os.environ["PATH"]}
+    made = subprocess.run(command, capture_output=True, text=True, timeout=60, env=env)
+    assert made.returncode != 0
+    assert "leave out" in made.stderr and f"{other.split('=')[0]}=" in made.stderr
+    assert subprocess.run(command[:-2] + ["help"], env=env, timeout=60).returncode == 0
+
+
+@pytest.fixture
+def bare_headers(tmp_path):
+    """Headers of a kernel without the metadata of Rust."""
+    config = tmp_path / "headers/include/config"
+    config.mkdir(parents=True)
+    (config / "kernel.release").write_text("7.3.4+deb13-amd64\n")
+    return tmp_path / "headers"
+
+
+def test_dkms_names_the_packaged_source_that_fits_the_headers(tmp_path, programs, bare_headers):
+    headers = 'case "$*" in *linux-headers-7.3.4+deb13-amd64) printf 7.3.4-1;; *) {};; esac'
+    for source in ("exit 1", "printf 7.3.4-2"):
+        path = programs(dpkg_query=headers.format(source))
+        said = refusal(tmp_path, "dkms.sh", bare_headers, path=path)
+        assert "apt-get install linux-source-7.3=7.3.4-1" in said
+
+
+def test_dkms_says_that_a_kernel_of_no_package_needs_rust(tmp_path, programs, bare_headers):
+    said = refusal(tmp_path, "dkms.sh", bare_headers, path=programs(dpkg_query="exit 1"))
+    assert "has no metadata of Rust" in said
+
+
+@pytest.mark.parametrize("quote", ["", '"'])
+def test_the_compiler_of_a_kernel_is_called_by_its_name(tmp_path, programs, quote):
+    """Kernels write it with and without quotes; where it is not installed, any compiler is tried."""
+    config = tmp_path / "include/config/auto.conf"
+    config.parent.mkdir(parents=True)
+    config.write_text(f"CONFIG_CC_VERSION_TEXT={quote}some-gcc-14 (Debian 14.2.0-19) 14.2.0{quote}\n")
+    line = f". {SCRIPTS}/common.sh; kernel_compiler {tmp_path}"
+    for path, name in ((programs(some_gcc_14=""), "some-gcc-14"), ("/usr/bin:/bin", "cc")):
+        command = ["/bin/bash", "-c", line]
+        told = subprocess.run(command, capture_output=True, text=True, env={"PATH": path}, timeout=60)
+        assert told.stdout == name

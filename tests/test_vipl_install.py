@@ -41,11 +41,13 @@ def test_libraries_header_tools_and_manual_are_installed(prefix):
     files = {str(path.relative_to(prefix)) for path in prefix.rglob("*") if not path.is_dir()}
     assert files == {
         "include/vipl.h",
+        "lib/cmake/vipl/vipl-config.cmake",
         "lib/libvipl.a",
         "lib/libvipl.so",
         "lib/libvipl.so.1",
         "lib/pkgconfig/vipl.pc",
         "share/man/man3/vipl.3",
+        *(f"share/man/man3/{function}.3" for function in functions(prefix)),
         "share/man/man5/vipl.conf.5",
         *(f"bin/{tool}" for tool in TOOLS),
         *(f"share/man/man1/{tool}.1" for tool in TOOLS),

@@ -3,12 +3,19 @@
 
 import json
 
-from . import stack
-from .settings import example, tool  # noqa: F401
+from . import settings, stack
+from .settings import example  # noqa: F401
 
 CONFIG = "/run/sisci.conf"
 _ENV = {"SISCI_CONF": CONFIG}
 _TIMEOUT = 120.0
+# Tools that are installed by another name than the customary one.
+_RENAMED = ("dmabench", "intr_bench", "rpc", "shmem")
+
+
+def tool(name):
+    """A tool in Rust, by its customary name."""
+    return settings.tool(f"sci_{name}" if name in _RENAMED else name)
 
 
 def configure(nodes):

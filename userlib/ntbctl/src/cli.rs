@@ -40,6 +40,8 @@ pub enum Command {
     Topology,
     /// Tell of peers that arrive and leave, until interrupted
     Monitor,
+    /// Print what completes command lines of ntbctl in a shell
+    Completion(Completion),
 }
 
 /// What is done, and with which peer.
@@ -56,6 +58,7 @@ impl fmt::Display for Command {
             Command::Ping(ping) => write!(f, "ping {}", ping.peer),
             Command::Topology => f.write_str("topology"),
             Command::Monitor => f.write_str("monitor"),
+            Command::Completion(_) => f.write_str("completion"),
         }
     }
 }
@@ -93,6 +96,13 @@ pub struct Ping {
     /// Wait so many seconds for an answer, at most 60
     #[arg(short = 'W', long, value_name = "SECONDS", default_value = "1", value_parser = timeout)]
     pub timeout: Duration,
+}
+
+/// Options of `completion`.
+#[derive(Args, Debug)]
+pub struct Completion {
+    /// The shell
+    pub shell: clap_complete::Shell,
 }
 
 fn seconds(text: &str) -> Result<Duration, String> {

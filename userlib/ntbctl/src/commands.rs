@@ -2,6 +2,7 @@
 
 //! What `ntbctl` can do.
 
+mod completion;
 mod interfaces;
 mod monitor;
 mod peers;
@@ -22,16 +23,17 @@ use crate::{
 /// # Errors
 /// See [`Failure`].
 pub fn run(options: &Options) -> Result<(), Failure> {
-    let mut kernel = Connection::open()?;
+    let kernel = Connection::open;
     let json = options.json;
     match &options.command {
-        Command::Peers => peers::show_peers(&mut kernel, json),
-        Command::Links => peers::show_links(&mut kernel, json),
-        Command::Interfaces => interfaces::run(&mut kernel, json),
-        Command::Stats(stats) => stats::run(&mut kernel, stats, json),
-        Command::Ping(ping) => ping::run(&mut kernel, ping, json),
-        Command::Topology => topology::run(&mut kernel, json),
-        Command::Monitor => monitor::run(&mut kernel, json),
+        Command::Peers => peers::show_peers(&mut kernel()?, json),
+        Command::Links => peers::show_links(&mut kernel()?, json),
+        Command::Interfaces => interfaces::run(&mut kernel()?, json),
+        Command::Stats(stats) => stats::run(&mut kernel()?, stats, json),
+        Command::Ping(ping) => ping::run(&mut kernel()?, ping, json),
+        Command::Topology => topology::run(&mut kernel()?, json),
+        Command::Monitor => monitor::run(&mut kernel()?, json),
+        Command::Completion(completion) => completion::run(completion),
     }
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! `dmabench`: how fast a DMA queue copies into a segment of another node.
+//! `sci_dmabench`: how fast a DMA queue copies into a segment of another node.
 
 use crate::{
     failure::{Called, Failure, Outcome},
@@ -21,7 +21,11 @@ use vm_memory::VolatileSlice;
 
 /// Measures the rate of copies to another node, by DMA.
 #[derive(Parser, Clone, Debug)]
-#[command(name = "dmabench", version, after_help = "dmabench(1) tells more.")]
+#[command(
+    name = "sci_dmabench",
+    version,
+    after_help = "sci_dmabench(1) tells more."
+)]
 pub struct Options {
     #[command(flatten)]
     pair: Pair,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! `intr_bench`: ping-pong with interrupts. Each node waits for one of its own and triggers that
+//! `sci_intr_bench`: ping-pong with interrupts. Each node waits for one of its own and triggers that
 //! of the other.
 
 use crate::{
@@ -17,7 +17,11 @@ use std::time::{Duration, Instant};
 
 /// Measures the latency of interrupts to another node.
 #[derive(Parser, Clone, Debug)]
-#[command(name = "intr_bench", version, after_help = "intr_bench(1) tells more.")]
+#[command(
+    name = "sci_intr_bench",
+    version,
+    after_help = "sci_intr_bench(1) tells more."
+)]
 pub struct Options {
     #[command(flatten)]
     pair: Pair,

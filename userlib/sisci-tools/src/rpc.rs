@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! `rpc`: calls of a function on another node, by data interrupts there and back. The function
+//! `sci_rpc`: calls of a function on another node, by data interrupts there and back. The function
 //! adds up bytes. A call of no bytes ends the server.
 //!
 //! A call is its number, how many bytes it has, and these; an answer is the number of the call and
@@ -27,7 +27,7 @@ const MOST: usize = MESSAGE_MAX - HEADER;
 
 /// Measures calls of a function on another node, by data interrupts.
 #[derive(Parser, Clone, Debug)]
-#[command(name = "rpc", version, after_help = "rpc(1) tells more.")]
+#[command(name = "sci_rpc", version, after_help = "sci_rpc(1) tells more.")]
 pub struct Options {
     #[command(flatten)]
     pair: Pair,

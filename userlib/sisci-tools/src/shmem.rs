@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! `shmem`: the life of a segment, told by callbacks. The server makes it; the client connects,
+//! `sci_shmem`: the life of a segment, told by callbacks. The server makes it; the client connects,
 //! writes a greeting and stays until the server wants it to go.
 
 use crate::{
@@ -33,7 +33,7 @@ const GREETING: &[u8] = b"greetings\0";
 
 /// Shows the life of a segment, told by callbacks.
 #[derive(Parser, Clone, Debug)]
-#[command(name = "shmem", version, after_help = "shmem(1) tells more.")]
+#[command(name = "sci_shmem", version, after_help = "sci_shmem(1) tells more.")]
 pub struct Options {
     #[command(flatten)]
     pair: Pair,

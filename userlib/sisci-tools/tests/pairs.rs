@@ -302,12 +302,12 @@ fn manual_pages_name_every_option() {
             }
         }
     }
-    check::<dmabench::Options>(include_str!("../man/dmabench.1"));
-    check::<intr_bench::Options>(include_str!("../man/intr_bench.1"));
-    check::<rpc::Options>(include_str!("../man/rpc.1"));
+    check::<dmabench::Options>(include_str!("../man/sci_dmabench.1"));
+    check::<intr_bench::Options>(include_str!("../man/sci_intr_bench.1"));
+    check::<rpc::Options>(include_str!("../man/sci_rpc.1"));
     check::<sci_probe::Options>(include_str!("../man/sci_probe.1"));
     check::<sci_query::Options>(include_str!("../man/sci_query.1"));
     check::<scibench::Options>(include_str!("../man/scibench.1"));
     check::<scipp::Options>(include_str!("../man/scipp.1"));
-    check::<shmem::Options>(include_str!("../man/shmem.1"));
+    check::<shmem::Options>(include_str!("../man/sci_shmem.1"));
 }
