@@ -362,7 +362,7 @@ impl Registration {
     /// context.
     pub fn set_waits(&self, waits: Option<(WaitsFor, u64)>) {
         let word = waits.map_or(0, |(waits, since)| {
-            since / NS_PER_MS << WAITS_BITS | u64::from(waits.number())
+            ((since / NS_PER_MS) << WAITS_BITS) | u64::from(waits.number())
         });
         self.interface.waits.store(word, Relaxed);
     }

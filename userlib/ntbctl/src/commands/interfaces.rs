@@ -19,7 +19,15 @@ pub fn run(kernel: &mut Connection, json: bool) -> Result<(), Failure> {
     if json {
         return print_json(&interfaces);
     }
-    let columns = ["id", "kind", "bridge", "port", "peer", "resets", "waits_for"];
+    let columns = [
+        "id",
+        "kind",
+        "bridge",
+        "port",
+        "peer",
+        "resets",
+        "waits_for",
+    ];
     let mut table = Table::new(columns);
     for interface in &interfaces {
         table.row([
@@ -37,7 +45,14 @@ pub fn run(kernel: &mut Connection, json: bool) -> Result<(), Failure> {
 
 /// The links that do not carry frames, or only slowly: what each waits for; `None` if there is none.
 pub fn waiting(interfaces: &[Interface]) -> Option<Table> {
-    let mut table = Table::new(["interface", "bridge", "port", "seconds", "waits_for", "that_is"]);
+    let mut table = Table::new([
+        "interface",
+        "bridge",
+        "port",
+        "seconds",
+        "waits_for",
+        "that_is",
+    ]);
     let mut is_empty = true;
     for interface in interfaces {
         if let (Some(waits), Some(ms)) = (interface.waits_for, interface.waits_ms) {
@@ -47,7 +62,7 @@ pub fn waiting(interfaces: &[Interface]) -> Option<Table> {
                 text(interface.bridge),
                 interface.port.to_string(),
                 (ms / 1000).to_string(),
-                waits.name().into(),
+                waits.name(),
                 waits.meaning().into(),
             ]);
         }
