@@ -42,9 +42,10 @@ def free(host):
     return free_on(host)
 
 
-def hello(device):
+def hello(device, host):
     """What a device with that name says of itself, as in rust/proto/dibs/message.rs."""
-    return struct.pack("<BBBBHHQ16s", 1, 1, 0, 1, 128, 0, 0, bytes([device] * 16))
+    name = bytes([device] * 14) + struct.pack("<H", peer_id(host))
+    return struct.pack("<BBBBHHQ16s", 2, 1, 0, 1, 128, 0, 0, name)
 
 
 @pytest.fixture
@@ -54,7 +55,7 @@ def device(fabric):
     stack.load(liar, modules=LIAR, parameters={"mp_frame_test": f"func={DIBS_ID}"})
 
     def say(device):
-        message = hello(device)
+        message = hello(device, liar)
         line = f"{peer_id(host):#x} 1 {len(message)} - {message.hex()}"
         liar.run(f"echo '{line}' > /sys/kernel/mp_frame_test/send")
 
