@@ -3,11 +3,33 @@
 
 import time
 
+import pytest
 import sharing
+from ntbrig import stack
 from ntbrig.settings import MIB, PATIENCE
+from pximc import MODULES
 from sharing import MP
 
 NUMBER = 61
+
+
+@pytest.fixture(scope="module")
+def fabric(boot):
+    fabric = boot(hosts=2)
+    stack.load(*fabric.hosts, modules=MODULES)
+    return fabric
+
+
+@pytest.fixture
+def far(fabric):
+    with sharing.pair(fabric) as both:
+        yield both
+
+
+@pytest.fixture(params=("another host", "the same host"))
+def ends(request, fabric):
+    with sharing.pair(fabric, request.param == "the same host") as both:
+        yield both
 
 
 def offered(owner, interface, length=MIB, number=NUMBER):

@@ -6,35 +6,14 @@ import struct
 
 import pytest
 import sharing
-from copies import NUMBER, copied, offered, placed, prepared, queue_of
-from ntbrig import stack
+from copies import NUMBER, copied, ends, fabric, far, offered, placed, prepared, queue_of
 from ntbrig.settings import MIB
-from pximc import MODULES
 from sharing import MP, fails
 
 PAGE = 0x1000
 WORD = 8
 # Exchanges by a kernel while a process does the same.
 MANY = 2000
-
-
-@pytest.fixture(scope="module")
-def fabric(boot):
-    fabric = boot(hosts=2)
-    stack.load(*fabric.hosts, modules=MODULES)
-    return fabric
-
-
-@pytest.fixture
-def far(fabric):
-    with sharing.pair(fabric) as both:
-        yield both
-
-
-@pytest.fixture(params=("another host", "the same host"))
-def ends(request, fabric):
-    with sharing.pair(fabric, request.param == "the same host") as both:
-        yield both
 
 
 def word(process, address):

@@ -7,11 +7,20 @@ import errno
 import time
 
 import pytest
-import sharing
-from copies import NUMBER, copied, ended, offered, placed, prepared, queue_of, start
-from ntbrig import stack
+from copies import (
+    NUMBER,
+    copied,
+    ended,
+    ends,
+    fabric,
+    far,
+    offered,
+    placed,
+    prepared,
+    queue_of,
+    start,
+)
 from ntbrig.settings import MIB, PATIENCE
-from pximc import MODULES
 from sharing import MP, fails
 from shell import INTACT
 
@@ -20,25 +29,6 @@ LENGTH = MIB
 OPERATIONAL = MP.CONNECTION_PLACED | MP.CONNECTION_OPERATIONAL
 # So often is a list copied that is to be disturbed: it takes seconds.
 OFTEN = 256
-
-
-@pytest.fixture(scope="module")
-def fabric(boot):
-    fabric = boot(hosts=2)
-    stack.load(*fabric.hosts, modules=MODULES)
-    return fabric
-
-
-@pytest.fixture
-def far(fabric):
-    with sharing.pair(fabric) as both:
-        yield both
-
-
-@pytest.fixture(params=("another host", "the same host"))
-def ends(request, fabric):
-    with sharing.pair(fabric, request.param == "the same host") as both:
-        yield both
 
 
 def test_memory_that_no_window_reaches_is_written_and_read(ends):

@@ -4,6 +4,7 @@
 
 mod common;
 
+use common::links::{identity, local, LEN, MS};
 use common::{Dice, Ram};
 use mp_proto::layout::{Layout, STATUS_LEN};
 use mp_proto::link::{
@@ -15,30 +16,6 @@ use mp_proto::memory::Inbound;
 use mp_proto::version::{Support, Terms, WIRE};
 use mp_proto::wire::PeerId;
 use proptest::prelude::*;
-
-const MS: u64 = 1_000_000;
-const LEN: u64 = 64 << 10;
-
-fn identity(id: u32) -> Identity {
-    Identity {
-        role: if id == 0 { Role::Root } else { Role::Endpoint },
-        id: PeerId(id),
-        index: id,
-        your_id: PeerId::SELF,
-        your_index: 0,
-        features: 0,
-    }
-}
-
-fn local(id: u32) -> Local {
-    Local {
-        addr: 0x10_0000,
-        layout: Layout::plan(LEN, 1).expect("large enough"),
-        identity: identity(id),
-        further: Further::default(),
-        support: WIRE,
-    }
-}
 
 /// One host: its machine, its memory and what the machine asked for last.
 struct Side {

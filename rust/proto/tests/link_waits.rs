@@ -4,36 +4,12 @@
 
 mod common;
 
+use common::links::{local, LEN, MS};
 use common::Dice;
-use mp_proto::layout::Layout;
-use mp_proto::link::{
-    Action, Actions, Config, Further, Hello, Identity, Link, Local, Patience, Role, WaitsFor,
-    PATIENCE,
-};
+use mp_proto::link::{Action, Actions, Config, Hello, Link, Local, Patience, WaitsFor, PATIENCE};
 use mp_proto::mailbox::{Mail, MailRead};
 use mp_proto::version::{Support, WIRE};
-use mp_proto::wire::PeerId;
 use proptest::prelude::*;
-
-const MS: u64 = 1_000_000;
-const LEN: u64 = 64 << 10;
-
-fn local(id: u32) -> Local {
-    Local {
-        addr: 0x10_0000,
-        layout: Layout::plan(LEN, 1).expect("large enough"),
-        identity: Identity {
-            role: if id == 0 { Role::Root } else { Role::Endpoint },
-            id: PeerId(id),
-            index: id,
-            your_id: PeerId::SELF,
-            your_index: 0,
-            features: 0,
-        },
-        further: Further::default(),
-        support: WIRE,
-    }
-}
 
 /// A host whose peer does what a test says.
 struct Host {

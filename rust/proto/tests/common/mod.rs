@@ -4,6 +4,7 @@
 
 #![allow(dead_code)] // each test program uses its part
 
+pub mod links;
 pub mod rings;
 
 use std::cell::{Cell, RefCell};
