@@ -106,8 +106,8 @@ const BATCH: u32 = 64;
 /// Words of shared memory.
 const WORDS: u64 = 64;
 
-/// Bytes of what a peer exposes that are stored to.
-const EXPOSED: u64 = 4 << 12;
+/// Pages of what a peer exposes that are stored to.
+const EXPOSED: u64 = 4;
 
 /// Pause after a full queue or a failure, in milliseconds.
 const RETRY_MS: u32 = 1;
@@ -526,12 +526,18 @@ fn scribble(memory: &Arc<Memory>, at: u64, len: u64) -> Result {
     remote.flush()
 }
 
-/// The same to what windows lead to that the peer leads elsewhere, as far as they lead anywhere.
+/// The same to what windows lead to that the peer leads elsewhere, as far as they lead anywhere, and
+/// say how many pages that were.
 fn scribble_exposures(memory: &Arc<Memory>) {
-    for window in (reach::FIRST_EXPOSED..).take(reach::MAX_EXPOSED as usize) {
-        let at = reach::start_of(window);
-        let _ = scribble(memory, at, EXPOSED);
-    }
+    let windows = (reach::FIRST_EXPOSED..).take(reach::MAX_EXPOSED as usize);
+    let reached = |at: &u64| scribble(memory, *at, PAGE_SIZE as u64).is_ok();
+    let stored = windows
+        .flat_map(|window| {
+            (0..EXPOSED).map(move |page| reach::start_of(window) + page * PAGE_SIZE as u64)
+        })
+        .filter(reached)
+        .count();
+    pr_info!("stored to {} pages that were exposed\n", stored);
 }
 
 /// How many frames to keep, checked.

@@ -153,6 +153,8 @@ pub(crate) mod block {
     /// their slots, `MOVED_COUNT` of each port, or zero. Bit 0 is set in all others;
     /// with bit 1 it is a place in the owner's target, else in its RAM.
     pub(crate) const MOVED: Array64 = Array64(0x400);
+    /// Bytes that those windows lead to, written before the place.
+    pub(crate) const MOVED_LEN: Array64 = Array64(0x600);
     /// Scratchpads; written by anybody.
     pub(crate) const SPADS: Array32 = Array32(0x1000);
 

@@ -15,7 +15,9 @@
 //! Who may rely on a window's slot has asked for its address in time. All others may
 //! be led anywhere in the RAM of the host that they lead to, or in its target, by the
 //! host that programs the translation: then it is written in that host's registers, and
-//! whoever asks for the address from then on gets another one.
+//! whoever asks for the address from then on gets another one. A real window drops what is stored
+//! behind the end of the memory that it leads to; nothing drops it here, so the window is no longer
+//! than that.
 //!
 //! # Which slot a client is about to fill
 //!
@@ -310,7 +312,7 @@ impl Windows {
         let port = self.board.ports.port(pidx)?;
         let way = self.way(port, own, widx)?;
         let spot = self.end_of(&way, addr, size)?;
-        self.move_to(&way, spot);
+        self.move_to(&way, spot, size);
         self.mark(pidx, way.number, true)
     }
 
@@ -339,7 +341,7 @@ impl Windows {
         let port = self.board.ports.port(pidx)?;
         let way = self.way(own, port, widx)?;
         let spot = self.end_of(&way, addr, size)?;
-        self.move_to(&way, spot);
+        self.move_to(&way, spot, size);
         Ok(())
     }
 
@@ -351,21 +353,22 @@ impl Windows {
     pub(crate) fn let_go(&self, pidx: u32, widx: u32) -> Result {
         let port = self.board.ports.port(pidx)?;
         let way = self.way(self.board.ports.own(), port, widx)?;
-        self.move_to(&way, None);
+        self.move_to(&way, None, 0);
         Ok(())
     }
 
     /// Note where a window leads, in the registers of this host, which programs its
-    /// translation: to its slot, or elsewhere.
-    fn move_to(&self, way: &Way, spot: Option<Spot>) {
+    /// translation: to its slot, or to `size` bytes elsewhere.
+    fn move_to(&self, way: &Way, spot: Option<Spot>, size: u64) {
         let own = self.board.ports.own();
         let other = match way.owner == own {
             true => way.sender,
             false => way.owner,
         };
-        let register = block::MOVED.at(other * MOVED_COUNT + way.number);
-        let word = spot.map_or(0, Spot::encode);
-        self.board.own().set64(register, word);
+        let at = other * MOVED_COUNT + way.number;
+        let own = self.board.own();
+        own.set64(block::MOVED_LEN.at(at), size);
+        own.set64(block::MOVED.at(at), spot.map_or(0, Spot::encode));
     }
 
     /// The way from window `widx` of `sender` to `owner`.
@@ -473,27 +476,26 @@ impl Windows {
             let asked = own.get32(block::ASKED.at(port));
             own.set32(block::ASKED.at(port), asked | 1 << number);
         }
-        let size = self.limits_of(number).size_max;
-        let spot = self.moved(port, number);
         let slot = self.slots.address(self.slot(port, ports.own(), number));
-        let (view, off) = match spot.unwrap_or(Spot::Ram(slot)) {
+        let whole = (Spot::Ram(slot), self.limits_of(number).size_max);
+        let (spot, size) = self.moved(port, number).unwrap_or(whole);
+        let (view, off) = match spot {
             Spot::Ram(off) => (&aperture.ram, off),
             Spot::Target(off) => (aperture.target.as_ref().ok_or(EINVAL)?, off),
         };
         view.part(off, size).ok_or(EINVAL)
     }
 
-    /// Where the window of that number to a peer leads, if not to its slot, as the host
-    /// says that programs the translation.
-    fn moved(&self, port: u32, number: u32) -> Option<Spot> {
-        let own = self.board.ports.own();
-        let by_peer = block::MOVED.at(own * MOVED_COUNT + number);
-        let by_self = block::MOVED.at(port * MOVED_COUNT + number);
-        let word = match self.sender_programs {
-            true => self.board.own().get64(by_self),
-            false => self.board.block(port).get64(by_peer),
+    /// Where the window of that number to a peer leads, and to how many bytes, if not to its
+    /// slot, as the host says that programs the translation.
+    fn moved(&self, port: u32, number: u32) -> Option<(Spot, u64)> {
+        let (owner, other) = match self.sender_programs {
+            true => (self.board.own(), port),
+            false => (self.board.block(port), self.board.ports.own()),
         };
-        Spot::decode(word)
+        let at = other * MOVED_COUNT + number;
+        let spot = Spot::decode(owner.get64(block::MOVED.at(at)))?;
+        Some((spot, owner.get64(block::MOVED_LEN.at(at))))
     }
 
     /// Forget where windows were led.

@@ -136,6 +136,8 @@ def test_a_peer_that_stores_everywhere_does_not_reach_what_is_for_another_one(fa
         stranger.connect(interface_to(stranger, host), MP.OBJECT_SEGMENT, 864)
         seen = owner.map_segment(everybodys)
         with scribbling(liar, host):
+            # The bridge's window ends where the page does that is exposed to that peer.
+            assert "stored to 1 pages that were exposed" in liar.run("dmesg").out
             for page in (shown, *range(seen, seen + LENGTH, PAGE)):
                 assert owner.read(page, 8) == b"\1" + bytes(7)
             for name in reached:
