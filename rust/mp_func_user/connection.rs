@@ -318,12 +318,19 @@ impl Connection {
         });
     }
 
-    /// Change the state of the connection, and show that.
+    /// Change the state of the connection, and show that: before the memory goes, as who stores
+    /// into the scrap page is to see by the word that it has.
     fn apply(&self, inner: &mut Inner, change: Change) {
         let was_operational = inner.state.is_operational();
         inner.state.apply(change);
-        if was_operational && !inner.state.is_operational() {
+        let ends = was_operational && !inner.state.is_operational();
+        if ends {
             inner.losses = inner.losses.wrapping_add(1);
+        }
+        if let Some(word) = &inner.word {
+            word.set(inner.bits(), inner.losses);
+        }
+        if ends {
             inner.way = None;
             if let Some(window) = &mut inner.window {
                 window.release();
@@ -332,9 +339,6 @@ impl Connection {
                 piece.stop_copies();
             }
             self.lose_transfers();
-        }
-        if let Some(word) = &inner.word {
-            word.set(inner.bits(), inner.losses);
         }
         self.has_room();
     }
@@ -820,7 +824,8 @@ impl Connection {
         let inner = &mut *inner;
         let shown = inner.piece.as_ref().filter(|_| inner.is_shown());
         if let (Some(piece), None) = (shown, &inner.window) {
-            inner.window = Some(mapper.window(piece)?);
+            let watch = inner.word.as_ref().map(Word::watch);
+            inner.window = Some(mapper.watched(piece, watch)?);
         }
         let place = inner.window.as_ref().map_or(Place::default(), Place::of);
         (info.length, info.offset) = (inner.len, place.offset);
@@ -833,8 +838,10 @@ impl Connection {
         let stripped = {
             let mut inner = self.inner.lock();
             inner.way = None;
+            // The word first, as in [`apply`](Self::apply).
+            drop(inner.word.take());
             let memory = (inner.window.take(), inner.piece.take());
-            (memory, (inner.word.take(), inner.of_sender.take()))
+            (memory, inner.of_sender.take())
         };
         if let ((_, Some(piece)), _) = &stripped {
             piece.stop_copies();

@@ -25,6 +25,7 @@ use crate::{
     status::Word,
     window::{
         Piece,
+        Watch,
         Window, //
     }, //
 };
@@ -231,7 +232,21 @@ impl Mapper {
     /// As there.
     pub(crate) fn window_for(&self, piece: &Arc<Piece>, is_writable: bool) -> Result<Window> {
         let whose = (self.owner, is_writable);
-        Window::new(piece.clone(), &self.space, whose, self.scrap.clone())
+        Window::new(piece.clone(), &self.space, whose, self.scrap.clone(), None)
+    }
+
+    /// As [`window`](Self::window); `watch` is told of what it shows.
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    pub(crate) fn watched(
+        &self,
+        piece: &Arc<Piece>,
+        watch: Option<Arc<dyn Watch>>,
+    ) -> Result<Window> {
+        let whose = (self.owner, true);
+        Window::new(piece.clone(), &self.space, whose, self.scrap.clone(), watch)
     }
 }
 

@@ -3,14 +3,20 @@
 //! Status words: what a context's process reads of its connections without a call
 //! (`SI-SEQ-10`).
 
-use crate::session::Mapper;
+use crate::{
+    session::Mapper,
+    uapi::MP_CONNECTION_OPERATIONAL,
+    window::Watch, //
+};
 use kernel::{
     new_mutex,
+    new_spinlock,
     page::PAGE_SIZE,
     prelude::*,
     sync::{
         Arc,
-        Mutex, //
+        Mutex,
+        SpinLock, //
     }, //
 };
 use mp_kernel::{
@@ -89,8 +95,24 @@ impl Status {
         let at = used.iter().position(|used| !used).ok_or(ENOSPC)?;
         *used.get_mut(at).ok_or(ENOSPC)? = true;
         drop(used);
-        let status = self.clone();
-        Ok(Word { status, at })
+        let shown = pin_init!(Cell {
+            status: self.clone(),
+            at,
+            shown <- new_spinlock!(Shown::default()),
+        });
+        match Arc::pin_init(shown, GFP_KERNEL_ACCOUNT) {
+            Ok(cell) => Ok(Word(cell)),
+            Err(e) => {
+                self.give_back(at);
+                Err(e)
+            }
+        }
+    }
+
+    fn give_back(&self, at: usize) {
+        if let Some(used) = self.used.lock().get_mut(at) {
+            *used = false;
+        }
     }
 }
 
@@ -101,31 +123,88 @@ impl PinnedDrop for Status {
     }
 }
 
-/// A status word; zero before and after.
-pub(crate) struct Word {
+/// What a word tells.
+#[derive(Default)]
+struct Shown {
+    state: u32,
+    count: u32,
+    /// The connection's memory has gone, and its state is still to tell that.
+    has_gone: bool,
+    /// The word is nobody's any more.
+    is_over: bool,
+}
+
+impl Shown {
+    /// The state in the lower half, and the count in the upper one.
+    fn word(&self) -> u64 {
+        let early = self.has_gone && self.state & MP_CONNECTION_OPERATIONAL != 0;
+        let (state, count) = match early {
+            true => (
+                self.state & !MP_CONNECTION_OPERATIONAL,
+                self.count.wrapping_add(1),
+            ),
+            false => (self.state, self.count),
+        };
+        match self.is_over {
+            true => 0,
+            false => u64::from(count) << 32 | u64::from(state),
+        }
+    }
+}
+
+/// A place of a word.
+#[pin_data]
+struct Cell {
     status: Arc<Status>,
     at: usize,
+    #[pin]
+    shown: SpinLock<Shown>,
 }
+
+impl Cell {
+    fn change(&self, change: impl FnOnce(&mut Shown)) {
+        let mut shown = self.shown.lock();
+        change(&mut shown);
+        // Inside: there is such a word.
+        let _ = self.status.pages.0.write_u64(self.at * WORD, shown.word());
+    }
+}
+
+impl Watch for Cell {
+    fn back(&self) {
+        self.change(|shown| shown.has_gone = false);
+    }
+
+    fn gone(&self) {
+        self.change(|shown| shown.has_gone = true);
+    }
+}
+
+/// A status word; zero before and after.
+pub(crate) struct Word(Arc<Cell>);
 
 impl Word {
     /// Show a state and a count.
     pub(crate) fn set(&self, state: u32, count: u32) {
-        let word = u64::from(count) << 32 | u64::from(state);
-        // Inside: there is such a word.
-        let _ = self.status.pages.0.write_u64(self.at * WORD, word);
+        self.0
+            .change(|shown| (shown.state, shown.count) = (state, count));
     }
 
-    /// Bytes from the first word to this one.
+    /// What is told when the memory of its connection goes, so that the word says so before
+    /// anybody stores into the scrap page.
+    pub(crate) fn watch(&self) -> Arc<dyn Watch> {
+        self.0.clone()
+    }
+
+    /// Bytes from the first status word to this one.
     pub(crate) fn position(&self) -> u32 {
-        (self.at * WORD) as u32
+        (self.0.at * WORD) as u32
     }
 }
 
 impl Drop for Word {
     fn drop(&mut self) {
-        self.set(0, 0);
-        if let Some(used) = self.status.used.lock().get_mut(self.at) {
-            *used = false;
-        }
+        self.0.change(|shown| shown.is_over = true);
+        self.0.status.give_back(self.0.at);
     }
 }

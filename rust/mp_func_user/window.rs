@@ -325,13 +325,17 @@ impl Piece {
 // kernel's.
 unsafe impl Frames for Piece {
     fn frame(&self, page: usize) -> Option<Frame> {
-        let frame = self.page(page as u64).ok()?;
-        let cache = match frame.cache {
-            memory::Cache::Cached => Cache::Cached,
-            memory::Cache::WriteCombining => Cache::WriteCombining,
-        };
-        Some(Frame::at(frame.phys, cache))
+        self.page(page as u64).ok().map(shown)
     }
+}
+
+/// The page as processes see it.
+fn shown(page: PageFrame) -> Frame {
+    let cache = match page.cache {
+        memory::Cache::Cached => Cache::Cached,
+        memory::Cache::WriteCombining => Cache::WriteCombining,
+    };
+    Frame::at(page.phys, cache)
 }
 
 // SAFETY: A local piece stays allocated as long as it is there and its memory does, of which
@@ -402,12 +406,47 @@ unsafe impl<T: Send + Sync + 'static> Buffer for Lasting<T> {
     }
 }
 
+/// Is told of the memory of a window. A leaf: it waits for nobody.
+pub(crate) trait Watch: Send + Sync + 'static {
+    /// Memory is about to be shown.
+    fn back(&self);
+
+    /// It has gone. When this returns, nobody has stored yet into what is shown instead; it may come
+    /// more than once.
+    fn gone(&self);
+}
+
+/// A piece as processes see it.
+pub(crate) struct Watched {
+    pub(crate) piece: Arc<Piece>,
+    pub(crate) watch: Option<Arc<dyn Watch>>,
+}
+
+// SAFETY: As of the piece, which it has.
+unsafe impl Frames for Watched {
+    fn frame(&self, page: usize) -> Option<Frame> {
+        let found = self.piece.page(page as u64);
+        // The process sees the scrap page there.
+        let has_gone = found.as_ref().err() == Some(&error::not_connected());
+        if let (true, Some(watch)) = (has_gone, &self.watch) {
+            watch.gone();
+        }
+        found.ok().map(shown)
+    }
+}
+
 /// Takes a mapping away when its memory goes.
-struct Revoker(Arc<Mapping>);
+struct Revoker {
+    mapping: Arc<Mapping>,
+    watch: Option<Arc<dyn Watch>>,
+}
 
 impl Holder for Revoker {
     fn revoke(&self) {
-        drop(self.0.revoke());
+        if let Some(watch) = &self.watch {
+            watch.gone();
+        }
+        drop(self.mapping.revoke());
     }
 }
 
@@ -419,6 +458,7 @@ pub(crate) struct Window {
     len: u64,
     /// Told when the memory goes; ends before the piece does.
     hold: Option<Hold>,
+    watch: Option<Arc<dyn Watch>>,
     /// None once it was taken away.
     piece: Option<Arc<Piece>>,
 }
@@ -428,7 +468,7 @@ impl Window {
     /// [mappable](Piece::is_mappable), in its address space, also to write there if it
     /// `is_writable`. If the
     /// memory has gone already, the window has its size and shows what all see whose
-    /// memory has been taken away.
+    /// memory has been taken away. `watch` is told of what it shows.
     ///
     /// # Errors
     ///
@@ -438,6 +478,7 @@ impl Window {
         space: &Arc<AddressSpace>,
         (owner, is_writable): (u64, bool),
         scrap: Arc<ScrapPage>,
+        watch: Option<Arc<dyn Watch>>,
     ) -> Result<Self> {
         if !piece.is_mappable() {
             return Err(error::unsupported());
@@ -449,6 +490,7 @@ impl Window {
             published: space.publish(pages, owner, is_writable, scrap)?,
             len: piece.len(),
             hold: None,
+            watch,
             piece: None,
         };
         window.show(piece)?;
@@ -491,17 +533,37 @@ impl Window {
     ) -> Result {
         drop(self.hold.take());
         let mapping = self.published.mapping();
-        let revoker = Arc::new(Revoker(mapping.clone()), GFP_KERNEL_ACCOUNT)?;
+        let watched = Watched {
+            piece: piece.clone(),
+            watch: self.watch.clone(),
+        };
+        let watched = Arc::new(watched, GFP_KERNEL_ACCOUNT)?;
+        let revoker = Revoker {
+            mapping: mapping.clone(),
+            watch: self.watch.clone(),
+        };
+        let revoker = Arc::new(revoker, GFP_KERNEL_ACCOUNT)?;
+        self.tell(Watch::back);
         match hold(&piece, revoker) {
             Ok(hold) => {
                 self.hold = hold;
-                mapping.show(piece.clone());
+                mapping.show(watched);
             }
-            Err(e) if e == error::not_connected() => {}
-            Err(e) => return Err(e),
+            Err(e) => {
+                self.tell(Watch::gone);
+                if e != error::not_connected() {
+                    return Err(e);
+                }
+            }
         }
         self.piece = Some(piece);
         Ok(())
+    }
+
+    fn tell(&self, what: impl Fn(&dyn Watch)) {
+        if let Some(watch) = &self.watch {
+            what(&**watch);
+        }
     }
 
     /// Take the memory away from all processes, and let go of it.

@@ -21,13 +21,21 @@ mod tests {
         },
         window::{
             Piece,
+            Watch,
+            Watched,
             Window, //
         },
         *,
     };
     use kernel::{
         page::PAGE_SIZE,
-        sync::Arc, //
+        sync::{
+            atomic::{
+                Atomic,
+                Relaxed, //
+            },
+            Arc, //
+        }, //
     };
     use mp_kernel::{
         error,
@@ -37,6 +45,7 @@ mod tests {
         sync::SpinLockBh,
         vma::{
             AddressSpace,
+            Frames,
             Mapping,
             ScrapPage, //
         }, //
@@ -90,12 +99,106 @@ mod tests {
 
     /// A window onto the only page of the peer's arena, and what a process maps.
     fn remote(memory: &Arc<Memory>) -> Result<(Window, Arc<Mapping>)> {
+        watched(memory, None)
+    }
+
+    /// The same with one who is told of what is shown.
+    fn watched(
+        memory: &Arc<Memory>,
+        watch: Option<Arc<dyn Watch>>,
+    ) -> Result<(Window, Arc<Mapping>)> {
         let space = AddressSpace::new()?;
         let there = piece(Piece::Remote(memory.reach(0, PAGE)?))?;
-        let window = Window::new(there, &space, (1, true), ScrapPage::new()?)?;
+        let window = Window::new(there, &space, (1, true), ScrapPage::new()?, watch)?;
         let first = window.offset() / PAGE_SIZE as u64;
         let mapping = space.find(first as usize, 1).ok_or(ENOENT)?;
         Ok((window, mapping))
+    }
+
+    /// Notes what it is told, and what a mapping showed then.
+    #[pin_data]
+    struct Witness {
+        #[pin]
+        mapping: SpinLockBh<Option<Arc<Mapping>>>,
+        has_gone: Atomic<bool>,
+        was_live: Atomic<bool>,
+    }
+
+    impl Witness {
+        fn new() -> Result<Arc<Self>> {
+            let witness = pin_init!(Self {
+                mapping <- new_spinlock_bh!(None),
+                has_gone: Atomic::new(false),
+                was_live: Atomic::new(false),
+            });
+            Arc::pin_init(witness, GFP_KERNEL)
+        }
+    }
+
+    impl Watch for Witness {
+        fn back(&self) {
+            self.has_gone.store(false, Relaxed);
+        }
+
+        fn gone(&self) {
+            let mapping = self.mapping.lock().clone();
+            let is_live = mapping.is_some_and(|mapping| mapping.is_live());
+            self.was_live.store(is_live, Relaxed);
+            self.has_gone.store(true, Relaxed);
+        }
+    }
+
+    /// Were it after, a process would store into the scrap page, and find its connection in order.
+    #[test]
+    fn that_memory_goes_is_told_before_it_is_taken_away() -> Result {
+        let (_pool, memory) = link()?;
+        let witness = Witness::new()?;
+        let (_window, mapping) = watched(&memory, Some(witness.clone()))?;
+        *witness.mapping.lock() = Some(mapping.clone());
+        assert!(!witness.has_gone.load(Relaxed));
+        memory.end();
+        assert!(witness.has_gone.load(Relaxed));
+        assert!(witness.was_live.load(Relaxed));
+        assert!(!mapping.is_live());
+        Ok(())
+    }
+
+    /// The place is empty before those are told who hold the memory: a fault meanwhile is the first.
+    #[test]
+    fn a_page_that_is_not_there_any_more_is_told_by_who_asks_for_it() -> Result {
+        let (_pool, memory) = link()?;
+        let witness = Witness::new()?;
+        let shown = Watched {
+            piece: piece(Piece::Remote(memory.reach(0, PAGE)?))?,
+            watch: Some(witness.clone()),
+        };
+        // Without a frame as well, as nothing has been put there: that is no loss.
+        assert!(shown.frame(0).is_none());
+        assert!(!witness.has_gone.load(Relaxed));
+        memory.end();
+        assert!(shown.frame(0).is_none());
+        assert!(witness.has_gone.load(Relaxed));
+        Ok(())
+    }
+
+    /// What has gone before it is shown is told, and what is shown after that is back.
+    #[test]
+    fn what_is_shown_again_is_told_to_be_back() -> Result {
+        let (pool, memory) = link()?;
+        let gone = piece(Piece::Remote(memory.reach(0, PAGE)?))?;
+        let witness = Witness::new()?;
+        let (mut window, _mapping) = watched(&memory, Some(witness.clone()))?;
+        window.release();
+        memory.end();
+        window.show(gone)?;
+        assert!(witness.has_gone.load(Relaxed));
+        let pages = Arc::new(SharedPages::new(PAGE as usize / PAGE_SIZE)?, GFP_KERNEL)?;
+        let next = Memory::begin(pool, Far::arena(pages, PAGE))?;
+        window.release();
+        window.show(piece(Piece::Remote(next.reach(0, PAGE)?))?)?;
+        assert!(!witness.has_gone.load(Relaxed));
+        next.end();
+        Ok(())
     }
 
     #[test]

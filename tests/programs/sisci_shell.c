@@ -296,20 +296,21 @@ static void observe(struct call *call)
 
 /*
  * A client that lives through outages: blocks of a pattern go to a map one after the other,
- * each until a check says that it has arrived.
+ * each until a check says that it has arrived. It ends after so many outages and blocks,
+ * with one that has arrived.
  */
 static void transfer(struct call *call)
 {
 	sci_sequence_t sequence = address(call);
 	struct span s = span(call);
-	uint64_t rounds = number(call), until = now() + 1000 * number(call);
-	uint64_t done = 0, repeats = 0, pendings = 0, broken = 0;
+	uint64_t rounds = number(call), wanted = number(call), until = now() + 1000 * number(call);
+	uint64_t done = 0, outages = 0, repeats = 0, pendings = 0, broken = 0;
 	uint8_t *start = s.start;
 	sci_sequence_status_t status;
 	sci_error_t error = SCI_ERR_OK;
-	int ready = 0;
+	int ready = 0, arrived = 0;
 
-	while (done < rounds && now() < until && !broken) {
+	while ((done < rounds || outages < wanted || !arrived) && now() < until && !broken) {
 		if (!ready) {
 			ready = SCIStartSequence(sequence, 0, &error) == SCI_SEQ_OK;
 			broken = error != SCI_ERR_OK;
@@ -322,13 +323,16 @@ static void transfer(struct call *call)
 		s.value = done;
 		fill_pattern(&s);
 		status = SCICheckSequence(sequence, 0, &error);
-		done += status == SCI_SEQ_OK;
+		outages += arrived && status != SCI_SEQ_OK;
+		arrived = status == SCI_SEQ_OK;
+		done += arrived;
 		repeats += status == SCI_SEQ_RETRIABLE;
 		pendings += status == SCI_SEQ_PENDING;
 		broken = status == SCI_SEQ_NOT_RETRIABLE;
-		ready = status == SCI_SEQ_OK || status == SCI_SEQ_RETRIABLE;
+		ready = arrived || status == SCI_SEQ_RETRIABLE;
 	}
 	answer_number(call, "done", done);
+	answer_number(call, "outages", outages);
 	answer_number(call, "repeats", repeats);
 	answer_number(call, "pendings", pendings);
 	answer_number(call, "broken", broken);
@@ -408,7 +412,7 @@ static const struct command commands[] = {
 	{ "drain", drain },		/* SEGMENT COUNT */
 	{ "announce", announce },	/* SEQUENCE DATA FLAG BARRIER COUNT ENOUGH */
 	{ "observe", observe },		/* DATA FLAG COUNT CHANGES MILLISECONDS */
-	{ "transfer", transfer },	/* SEQUENCE ADDRESS LENGTH ROUNDS MILLISECONDS */
+	{ "transfer", transfer },	/* SEQUENCE ADDRESS LENGTH ROUNDS OUTAGES MILLISECONDS */
 	{ "churn", churn },		/* QUEUE SEGMENT REMOTE LENGTH */
 	{ "post", post },		/* REMOTE LOCAL DATA ROUNDS */
 	{ "collect", collect },		/* LOCAL REMOTE DATA ROUNDS */

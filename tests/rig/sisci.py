@@ -206,8 +206,9 @@ class Functions(shell.Caller):
         """Look until so many numbers are announced, and so many changes of them were seen."""
         return self._order(_fields, "observe", data, flag, count, changes, milliseconds)
 
-    def transfer(self, sequence, address, length, rounds, milliseconds=20000):
-        return self._order(_fields, "transfer", sequence, address, length, rounds, milliseconds)
+    def transfer(self, sequence, address, length, rounds, outages, milliseconds=20000):
+        words = (sequence, address, length, rounds, outages, milliseconds)
+        return self._order(_fields, "transfer", *words)
 
     def churn(self, queue, segment, remote, length):
         """Keep a queue busy until a transfer fails: how many have not, and the error."""
