@@ -150,11 +150,14 @@ impl<P: Protection> Map<P> {
         Ok(())
     }
 
-    /// Load one byte. What this thread has stored over the same link before, and flushed, has
-    /// arrived when that returns; what it loads later is loaded later.
+    /// Load the word that has the byte at `offset`. What this thread has stored over the same link
+    /// before, and flushed, has arrived when that returns; what it loads later is loaded later.
+    ///
+    /// Ones may be what is there, or what a processor reads where nobody answers: over a link that
+    /// has just died, and of which the driver does not know yet.
     #[cfg(target_pointer_width = "64")]
-    pub fn read_back(&self, offset: usize) -> Option<u8> {
-        self.load(offset)
+    pub fn read_back(&self, offset: usize) -> Option<u64> {
+        self.load(offset - offset % size_of::<u64>())
     }
 
     /// Load an aligned value; what is loaded later is loaded later.

@@ -246,16 +246,18 @@ impl<D: Device> Map<D> {
         work(memory.as_ref().ok_or(Error::IllegalParameter)?)
     }
 
-    /// Read one byte, and so pushes everything that was written before to where it belongs.
-    pub(crate) fn read_back(&self) {
+    /// Read a word, and so push everything that was written before to where it belongs; whether it is
+    /// known that somebody has answered.
+    pub(crate) fn read_back(&self) -> bool {
         let at = self.0.before;
-        // What is unmapped has nothing that is on its way.
-        let _ = self.held(|memory| {
+        let word = self.held(|memory| {
             Ok(match memory {
                 Memory::Writable(map) => map.read_back(at),
                 Memory::ReadOnly(map) => map.read_back(at),
             })
         });
+        // What is unmapped has nothing that is on its way.
+        !matches!(word, Ok(Some(u64::MAX)))
     }
 
     fn check(&self, offset: usize, size: usize) -> Result<()> {

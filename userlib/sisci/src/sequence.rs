@@ -3,12 +3,16 @@
 //! Sequences: whether what was written over a map has arrived.
 //!
 //! The driver keeps a word for each connection, whose upper half counts how often it has ceased to
-//! be operational. A start notes the word. A check has the stores leave the processor, reads a
-//! byte over the map, which is answered only after them, and then looks at the word again: if it
-//! is the same, everything between has arrived. None of this is a system call.
+//! be operational. A start notes the word. A check has the stores leave the processor, reads
+//! eight bytes over the map, which are answered only after them, and then looks at the word again: if
+//! it is the same, everything between has arrived. None of this is a system call.
+//!
+//! Over a link that has died a moment ago, and of which the driver does not know yet, ones are
+//! read. If it is ones that are read, the driver is asked: it has the peer's confirm that all has
+//! arrived.
 
-use crate::{users::Users, Error, Map, Result};
-use mp_fabric::{flush_stores, CharDevice, ConnectionState, Device, StatusWord};
+use crate::{users::Users, Error, Map, Result, ANSWER};
+use mp_fabric::{flush_stores, CharDevice, ConnectionState, Deadline, Device, StatusWord};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// How transfers have gone. The numbers are those of `sisci_types.h`.
@@ -113,8 +117,9 @@ impl<D: Device> Sequence<D> {
         if !flags.no_flush {
             flush_stores();
         }
-        if !flags.no_store_barrier {
-            self.read_back();
+        if !flags.no_store_barrier && !self.read_back() && !self.is_confirmed() {
+            *armed = None;
+            return (SequenceStatus::Pending, Ok(()));
         }
         let word = match self.word() {
             Ok(word) => word,
@@ -136,16 +141,26 @@ impl<D: Device> Sequence<D> {
         (status, Ok(()))
     }
 
-    fn read_back(&self) {
-        if !self.0.map.is_local() {
-            self.0.map.read_back();
-        }
+    /// Whether it is known that somebody has answered.
+    fn read_back(&self) -> bool {
+        self.0.map.is_local() || self.0.map.read_back()
+    }
+
+    /// Whether the peer confirms what was stored, or the status word tells why it does not.
+    fn is_confirmed(&self) -> bool {
+        let Some(segment) = self.0.map.remote() else {
+            return true;
+        };
+        let confirmed = segment
+            .connection()
+            .map(|connection| connection.barrier(Deadline::after(ANSWER)));
+        !matches!(confirmed, Ok(Err(mp_fabric::Error::TimedOut)))
     }
 
     /// Return when everything that was written before is where it belongs, or lost.
     pub fn store_barrier(&self) {
         flush_stores();
-        self.read_back();
+        let _ = self.read_back();
     }
 
     /// Remove it: the map may go.

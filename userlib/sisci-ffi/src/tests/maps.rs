@@ -255,6 +255,32 @@ fn a_lost_session_ends_all_transfers() {
     }
 }
 
+/// SI-SEQ-6: ones are what is there, or what is read where nobody answers. The peer is asked then, and
+/// not without need.
+#[test]
+fn ones_are_believed_if_the_peer_answers() {
+    let s = shared(4096);
+    let sequence = sequence(&s.b, s.map);
+    for (first, silent, expected) in [
+        (0xff, false, OK),
+        (0xff, true, PENDING),
+        (0x7f, false, OK),
+        (0x7f, true, OK),
+    ] {
+        assert_eq!(start_sequence(&s.b, sequence, 0), OK);
+        let mut data = [0xff; 4096];
+        data[7] = first;
+        assert_eq!(mem_cpy(&s.b, NONE, bytes(&mut data), s.map, 0, 0), Ok(()));
+        s.world.set_silent(silent);
+        assert_eq!(
+            check_sequence(&s.b, sequence, 0),
+            expected,
+            "{first} {silent}"
+        );
+        s.world.set_silent(false);
+    }
+}
+
 /// SI-CRSEQ-2, SI-SEQ-11: what does not leave the host arrives.
 #[test]
 fn sequences_on_local_memory_are_always_good() {
