@@ -219,6 +219,9 @@ install-userlib: userlib
 		uapi/linux/mp_fabric.h
 	@install -D -m 644 -t "$(DESTDIR)$(PREFIX)/lib/udev/rules.d" scripts/system/70-mp-fabric.rules
 	@install -D -m 644 -t "$(DESTDIR)$(PREFIX)/lib/sysusers.d" scripts/system/mp-fabric.conf
+	@install -D -m 644 -t "$(DESTDIR)$(PREFIX)/lib/systemd/system" scripts/system/pximc-smc.service
+	@sed -i 's,^ExecStart=ntbctl,ExecStart=$(PREFIX)/sbin/ntbctl,' \
+		"$(DESTDIR)$(PREFIX)/lib/systemd/system/pximc-smc.service"
 	@set -e; for library in "pximc.sh install" sisci.sh vipl.sh mcapi.sh; do \
 		DESTDIR="$(DESTDIR)" PREFIX="$(PREFIX)" LIBDIR="$(LIBDIR)" scripts/$$library; \
 	done

@@ -2,13 +2,17 @@
 """SMC sockets in guests, and what their kernels say of them."""
 
 import json
+import re
+from pathlib import Path
 
 from ether import python
 from ntbrig import stack
+from ntbrig.settings import programs_dir
 
 DIBS = ("mp_dibs",)
 COUNTERS = "/sys/kernel/mp_dibs"
-# Both hosts have to have one in common.
+# What sets the identity that both hosts have to have in common, at boot.
+UNIT = Path(__file__).parents[2] / "scripts/system/pximc-smc.service"
 EID = "MPFAB"
 
 # Modes that the kernel says a socket has.
@@ -108,13 +112,6 @@ def connected(address):
     connection.connect((address, 5006))
     return connection
 """
-
-_SET_EID = (
-    _NETLINK
-    + """
-generic(10, REQUEST | ACK, attribute(1, {eid!r}.ljust(32).encode() + b"\\0"))
-"""
-)
 
 _DUMP = (
     _NETLINK
@@ -487,8 +484,25 @@ def bring_up(*guests, parameters=None, partners=1):
     stack.bring_up(*guests, parameters=parameters)
     stack.load(*guests, modules=DIBS)
     for guest in guests:
-        python(guest, _SET_EID.format(eid=EID)).wait().check()
+        run_unit(guest)
     wait_for_partners(*guests, count=partners)
+
+
+def ntbctl(guest, words, check=True):
+    return guest.run(f"{programs_dir()}/ntbctl {words}", check=check)
+
+
+def shown(guest, words):
+    """What ntbctl tells programs."""
+    return json.loads(ntbctl(guest, f"--json {words}").out)
+
+
+def run_unit(guest):
+    """As systemd does, where there is one."""
+    unit = UNIT.read_text()
+    environment = re.search(r"^Environment=(.+)$", unit, re.MULTILINE)[1]
+    words = re.search(r"^ExecStart=ntbctl (.+)$", unit, re.MULTILINE)[1]
+    guest.run(f"{environment}; {programs_dir()}/ntbctl {words}")
 
 
 def wait_for_partners(*guests, count=1):

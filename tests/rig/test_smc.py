@@ -35,6 +35,70 @@ def test_each_host_has_one_device(fabric):
     assert len(names) == 2
 
 
+def test_ntbctl_shows_what_goes_through_the_window(fabric):
+    server, client = fabric.hosts
+    programs = smc.asleep(server, client)
+    ports = {}
+    for guest in fabric.hosts:
+        state = smc.shown(guest, "smc")
+        assert state["identities"] == [smc.EID]
+        devices = {device["name"]: (device["fabric"], device["gid"]) for device in state["devices"]}
+        gid = guest.read("/sys/class/dibs/mp/gid").strip()
+        assert devices["mp"] == ("0xff4d", gid)
+        groups = [group for group in state["groups"] if group["connections"]]
+        assert [(group["identity"], group["connections"]) for group in groups] == [(smc.EID, 1)]
+        told = [each for each in smc.shown(guest, "smc connections") if each["state"] == "open"]
+        (connection,) = told
+        # The kernel does not tell addresses of sockets of the protocol.
+        ports[guest] = connection["local"], connection["peer"]
+        assert (connection["carrier"], connection["why"]) == ("window", None)
+        # People see the same.
+        assert smc.EID in smc.ntbctl(guest, "smc").out
+        assert " window " in smc.ntbctl(guest, "smc connections").out
+    assert ports[server] == tuple(reversed(ports[client]))
+    assert ports[server][0] == "*:5006"
+    assert smc.how_many_go_on(programs) == 2
+
+
+def test_ntbctl_tells_why_a_connection_goes_over_tcp(fabric):
+    server, client = fabric.hosts
+    smc.ntbctl(client, f"smc forget {smc.EID}")
+    try:
+        assert "identity: none" in smc.ntbctl(client, "smc").out
+        programs = smc.asleep(server, client)
+        for guest in fabric.hosts:
+            told = [each for each in smc.shown(guest, "smc connections") if each["state"] == "open"]
+            (connection,) = told
+            assert connection["carrier"] == "tcp"
+            counted = smc.shown(guest, "smc")["fallbacks"]
+            assert connection["why"] in [each["reason"] for each in counted]
+            assert connection["why"] in smc.ntbctl(guest, "smc").out
+        assert smc.how_many_go_on(programs) == 2
+    finally:
+        smc.run_unit(client)
+    assert smc.shown(client, "smc")["identities"] == [smc.EID]
+    check_connection(server, client)
+
+
+def test_ntbctl_sets_identities_for_the_privileged_alone(fabric):
+    guest = fabric.hosts[0]
+    refused = smc.ntbctl(guest, "smc identify mpfab", check=False)
+    assert refused.rc == 1 and "A to Z" in refused.err
+    nobody = f"setpriv --reuid=65534 --regid=65534 --clear-groups {smc.programs_dir()}/ntbctl"
+    refused = guest.run(f"{nobody} smc identify OTHER", check=False)
+    assert refused.rc == 2 and "CAP_NET_ADMIN" in refused.err
+    assert guest.run(f"{nobody} smc").out.startswith(f"identity: {smc.EID}\n")
+    # What is there already is no error; there is room for four.
+    smc.run_unit(guest)
+    for name in ("A", "B", "C"):
+        smc.ntbctl(guest, f"smc identify {name}")
+    refused = smc.ntbctl(guest, "smc identify D", check=False)
+    assert refused.rc == 2
+    for name in ("A", "B", "C"):
+        smc.ntbctl(guest, f"smc forget {name}")
+    assert smc.shown(guest, "smc")["identities"] == [smc.EID]
+
+
 def test_an_unprivileged_user_may_ask_for_devices(fabric):
     """The kernel takes the device's parent for a PCI device."""
     for guest in fabric.hosts:

@@ -40,6 +40,8 @@ pub enum Command {
     Topology,
     /// Tell of peers that arrive and leave, until interrupted
     Monitor,
+    /// Show SMC: identities, connections, and what fell back to TCP; or set the identity
+    Smc(Smc),
     /// Print what completes command lines of ntbctl in a shell
     Completion(Completion),
 }
@@ -58,6 +60,14 @@ impl fmt::Display for Command {
             Command::Ping(ping) => write!(f, "ping {}", ping.peer),
             Command::Topology => f.write_str("topology"),
             Command::Monitor => f.write_str("monitor"),
+            Command::Smc(Smc { command: None }) => f.write_str("smc"),
+            Command::Smc(Smc {
+                command: Some(command),
+            }) => match command {
+                SmcCommand::Connections => f.write_str("smc connections"),
+                SmcCommand::Identify(identity) => write!(f, "smc identify {}", identity.name),
+                SmcCommand::Forget(identity) => write!(f, "smc forget {}", identity.name),
+            },
             Command::Completion(_) => f.write_str("completion"),
         }
     }
@@ -98,6 +108,33 @@ pub struct Ping {
     pub timeout: Duration,
 }
 
+/// Options of `smc`.
+#[derive(Args, Debug)]
+pub struct Smc {
+    /// What to do; without it, show the state.
+    #[command(subcommand)]
+    pub command: Option<SmcCommand>,
+}
+
+/// What to do with SMC.
+#[derive(Subcommand, Debug)]
+pub enum SmcCommand {
+    /// List the connections of SMC sockets, with what carries each, and why if that is TCP
+    Connections,
+    /// Give this host an identity: two hosts need one in common
+    Identify(Identity),
+    /// Take an identity away
+    Forget(Identity),
+}
+
+/// An identity.
+#[derive(Args, Debug)]
+pub struct Identity {
+    /// Its name: up to 32 of A to Z, 0 to 9, `.` and `-`, the first one a letter or a digit
+    #[arg(default_value = "MPFAB", value_parser = identity)]
+    pub name: String,
+}
+
 /// Options of `completion`.
 #[derive(Args, Debug)]
 pub struct Completion {
@@ -112,6 +149,23 @@ fn seconds(text: &str) -> Result<Duration, String> {
         return Err("less than a millisecond".into());
     }
     Ok(duration)
+}
+
+/// Most bytes of an identity.
+const LONGEST_IDENTITY: usize = 32;
+
+fn identity(text: &str) -> Result<String, String> {
+    let is_plain = |c: char| c.is_ascii_uppercase() || c.is_ascii_digit();
+    if text.len() > LONGEST_IDENTITY {
+        return Err(format!("more than {LONGEST_IDENTITY} characters"));
+    }
+    if !text.starts_with(is_plain) {
+        return Err("it does not begin with A to Z or 0 to 9".into());
+    }
+    match text.contains(|c| !is_plain(c) && c != '.' && c != '-') {
+        true => Err("other characters than A to Z, 0 to 9, `.` and `-`".into()),
+        false => Ok(text.into()),
+    }
 }
 
 /// The longest time for an answer.
@@ -176,11 +230,28 @@ mod tests {
         }
     }
 
+    #[test]
+    fn identities_are_those_that_the_kernel_takes() {
+        let named = |name: &str| Options::try_parse_from(["ntbctl", "smc", "identify", name]);
+        let longest = "Z".repeat(LONGEST_IDENTITY);
+        for name in ["MPFAB", "0", "RACK-1.B", &longest] {
+            let options = named(name).expect(name);
+            assert_eq!(options.command.to_string(), format!("smc identify {name}"));
+        }
+        for name in ["", "mpfab", ".A", "A B", "A_B", "Ä", &format!("{longest}Z")] {
+            assert!(named(name).is_err(), "{name}");
+        }
+        let options = Options::try_parse_from(["ntbctl", "smc", "forget"]).expect("the default");
+        assert_eq!(options.command.to_string(), "smc forget MPFAB");
+    }
+
     /// Whatever can be said on the command line is explained.
     #[test]
     fn the_manual_page_names_every_command_and_option() {
         let manual = include_str!("../man/ntbctl.8").replace('\\', "");
-        for command in Options::command().get_subcommands() {
+        let options = Options::command();
+        let commands = options.get_subcommands();
+        for command in commands.flat_map(|it| std::iter::once(it).chain(it.get_subcommands())) {
             assert!(manual.contains(command.get_name()), "{command}");
             for argument in command.get_arguments() {
                 let name = match argument.get_long() {

@@ -7,6 +7,7 @@ mod interfaces;
 mod monitor;
 mod peers;
 mod ping;
+mod smc;
 mod stats;
 mod topology;
 
@@ -33,6 +34,7 @@ pub fn run(options: &Options) -> Result<(), Failure> {
         Command::Ping(ping) => ping::run(&mut kernel()?, ping, json),
         Command::Topology => topology::run(&mut kernel()?, json),
         Command::Monitor => monitor::run(&mut kernel()?, json),
+        Command::Smc(options) => smc::run(&mut Connection::open_smc()?, options, json),
         Command::Completion(completion) => completion::run(completion),
     }
 }

@@ -21,6 +21,8 @@ const ENOTCONN: i32 = 107;
 pub enum Failure {
     /// The kernel does not know the fabric.
     NoFabric,
+    /// The kernel has no SMC.
+    NoSmc,
     /// The kernel refused: the error, and what it says about it.
     Kernel(io::Error, Option<String>),
     /// The kernel said something that makes no sense.
@@ -48,6 +50,9 @@ impl Failure {
         match self {
             Failure::NoFabric => {
                 Some("the module mp_transport is not loaded: `modprobe pximc_ntb` loads it".into())
+            }
+            Failure::NoSmc => {
+                Some("this kernel has no SMC, or not yet: `modprobe mp_dibs` loads it".into())
             }
             Failure::Kernel(error, None) if error.raw_os_error() == Some(EPERM) => {
                 Some(format!("{}: this needs CAP_NET_ADMIN", description(error)))

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! The conversation with the kernel: requests, lists and events of the fabric's family.
+//! The conversation with the kernel: requests, lists and events of the fabric's family, and of that of
+//! SMC; and what the kernel says of sockets.
 
 use crate::{
     failure::Failure,
@@ -9,7 +10,7 @@ use crate::{
 use netlink_packet_core::{
     DecodeError, DefaultNla, Emitable, ErrorMessage, NetlinkDeserializable, NetlinkHeader,
     NetlinkMessage, NetlinkPayload, NetlinkSerializable, NlasIterator, ParseableParametrized,
-    NLA_HEADER_SIZE, NLM_F_ACK_TLVS, NLM_F_DUMP, NLM_F_REQUEST,
+    NLA_HEADER_SIZE, NLM_F_ACK, NLM_F_ACK_TLVS, NLM_F_DUMP, NLM_F_REQUEST,
 };
 use netlink_packet_generic::{
     ctrl::{
@@ -18,7 +19,10 @@ use netlink_packet_generic::{
     },
     GenlFamily, GenlHeader, GenlMessage,
 };
-use netlink_sys::{protocols::NETLINK_GENERIC, Socket, SocketAddr};
+use netlink_sys::{
+    protocols::{NETLINK_GENERIC, NETLINK_SOCK_DIAG},
+    Socket, SocketAddr,
+};
 use std::{collections::VecDeque, fmt::Debug, io};
 
 /// Bytes of the original request that an error repeats: its header.
@@ -26,6 +30,10 @@ const REQUEST_HEADER: usize = 16;
 /// Attribute of an error: the kernel's explanation.
 const NLMSGERR_ATTR_MSG: u16 = 1;
 const ENOENT: i32 = 2;
+/// The family of SMC, of its one version (`linux/smc.h`).
+const SMC_GENL_NAME: &str = "SMC_GEN_NETLINK";
+/// A dump of sockets of one family of addresses (`linux/sock_diag.h`).
+const SOCK_DIAG_BY_FAMILY: u16 = 20;
 
 /// A message of the family.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -85,6 +93,20 @@ impl Attributes {
         Attributes(bytes)
     }
 
+    /// An attribute with a text, for a request.
+    pub fn of_text(kind: u32, text: &str) -> Self {
+        let value = [text.as_bytes(), &[0]].concat();
+        let attribute = DefaultNla::new(kind as u16, value);
+        let mut bytes = vec![0; attribute.buffer_len()];
+        attribute.emit(&mut bytes);
+        Attributes(bytes)
+    }
+
+    /// Attributes as they were sent.
+    pub fn of_bytes(bytes: &[u8]) -> Self {
+        Attributes(bytes.into())
+    }
+
     /// The values of all attributes of that kind, in their order. The list ends with an attribute
     /// that is cut off.
     fn values(&self, kind: u32) -> impl Iterator<Item = &[u8]> {
@@ -105,6 +127,20 @@ impl Attributes {
             [a, b, c, d] => Some(u32::from_ne_bytes([a, b, c, d]).into()),
             _ => Some(u64::from_ne_bytes(value.try_into().ok()?)),
         }
+    }
+
+    /// The number of one or two bytes in an attribute, if it is there and such a one.
+    pub fn small(&self, kind: u32) -> Option<u16> {
+        match *self.values(kind).next()? {
+            [a] => Some(a.into()),
+            [a, b] => Some(u16::from_ne_bytes([a, b])),
+            _ => None,
+        }
+    }
+
+    /// The bytes of an attribute.
+    pub fn bytes(&self, kind: u32) -> Option<&[u8]> {
+        self.values(kind).next()
     }
 
     /// The number in an attribute that has to be there.
@@ -136,7 +172,8 @@ fn text(bytes: &[u8]) -> &str {
 /// The family as this kernel has it.
 struct Family {
     id: u16,
-    peers_group: u32,
+    /// The number of the group that tells of peers.
+    peers_group: Option<u32>,
 }
 
 /// A socket that talks to the family.
@@ -149,17 +186,33 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// Find the family.
+    /// Find the family of the fabric.
     ///
     /// # Errors
     /// [`Failure::NoFabric`] if the kernel has none.
     pub fn open() -> Result<Self, Failure> {
+        let connection = Self::to(Message::family_name(), Failure::NoFabric)?;
+        match connection.family.peers_group {
+            Some(_) => Ok(connection),
+            None => Err(Failure::Malformed("a family without its group".into())),
+        }
+    }
+
+    /// Find the family of SMC.
+    ///
+    /// # Errors
+    /// [`Failure::NoSmc`] if the kernel has none.
+    pub fn open_smc() -> Result<Self, Failure> {
+        Self::to(SMC_GENL_NAME, Failure::NoSmc)
+    }
+
+    fn to(name: &str, missing: Failure) -> Result<Self, Failure> {
         let mut socket = Socket::new(NETLINK_GENERIC)?;
         socket.bind_auto()?;
         socket.connect(&SocketAddr::new(0, 0))?;
         socket.set_ext_ack(true)?;
         socket.set_cap_ack(true)?;
-        let family = find_family(&socket)?;
+        let family = find_family(&socket, name, missing)?;
         Ok(Connection {
             socket,
             family,
@@ -173,11 +226,20 @@ impl Connection {
     /// # Errors
     /// [`Failure::Kernel`] if the kernel refuses.
     pub fn ask(&mut self, command: u32, numbers: &[(u32, u32)]) -> Result<Attributes, Failure> {
-        self.request(command, numbers, 0)?;
+        self.request(command, Attributes::of_numbers(numbers), 0)?;
         match self.next_answer()? {
             Some(message) => Ok(message.attributes),
             None => Err(Failure::Malformed("no answer".into())),
         }
+    }
+
+    /// Have the kernel do something.
+    ///
+    /// # Errors
+    /// [`Failure::Kernel`] if it refuses.
+    pub fn have_done(&mut self, command: u32, attributes: Attributes) -> Result<(), Failure> {
+        self.request(command, attributes, NLM_F_ACK)?;
+        self.next_answer().map(|_| ())
     }
 
     /// The entries of the list that a command asks for.
@@ -185,7 +247,7 @@ impl Connection {
     /// # Errors
     /// [`Failure::Kernel`] if the kernel refuses.
     pub fn list(&mut self, command: u32) -> Result<Vec<Attributes>, Failure> {
-        self.request(command, &[], NLM_F_DUMP)?;
+        self.request(command, Attributes::default(), NLM_F_DUMP)?;
         let mut entries = Vec::new();
         while let Some(message) = self.next_answer()? {
             entries.push(message.attributes);
@@ -198,7 +260,10 @@ impl Connection {
     /// # Errors
     /// [`Failure::System`].
     pub fn listen(&mut self) -> Result<(), Failure> {
-        Ok(self.socket.add_membership(self.family.peers_group)?)
+        match self.family.peers_group {
+            Some(group) => Ok(self.socket.add_membership(group)?),
+            None => Err(Failure::Malformed("no group".into())),
+        }
     }
 
     /// Wait for the next event; `None` if some were lost.
@@ -219,11 +284,11 @@ impl Connection {
         }
     }
 
-    fn request(&mut self, command: u32, numbers: &[(u32, u32)], flags: u16) -> Result<(), Failure> {
+    fn request(&mut self, command: u32, attributes: Attributes, flags: u16) -> Result<(), Failure> {
         self.sequence += 1;
         let payload = Message {
             command: command as u8,
-            attributes: Attributes::of_numbers(numbers),
+            attributes,
         };
         let mut message = GenlMessage::from_payload(payload);
         message.set_resolved_family_id(self.family.id);
@@ -274,17 +339,17 @@ fn is_overrun(error: &io::Error) -> bool {
 }
 
 /// Ask the controller of generic netlink for the family.
-fn find_family(socket: &Socket) -> Result<Family, Failure> {
+fn find_family(socket: &Socket, name: &str, missing: Failure) -> Result<Family, Failure> {
     let question = GenlCtrl {
         cmd: GenlCtrlCmd::GetFamily,
-        nlas: vec![GenlCtrlAttrs::FamilyName(Message::family_name().into())],
+        nlas: vec![GenlCtrlAttrs::FamilyName(name.into())],
     };
     send(socket, 1, 0, GenlMessage::from_payload(question))?;
     let answer = receive::<GenlMessage<GenlCtrl>>(socket)?.into_iter().next();
     match answer.map(|message| (message.header, message.payload)) {
         Some((_, NetlinkPayload::InnerMessage(answer))) => read_family(&answer.payload),
         Some((header, NetlinkPayload::Error(error))) => match error.raw_code().abs() {
-            ENOENT => Err(Failure::NoFabric),
+            ENOENT => Err(missing),
             _ => Err(refusal(&header, &error)),
         },
         _ => Err(Failure::Malformed("no family".into())),
@@ -304,10 +369,11 @@ fn read_family(answer: &GenlCtrl) -> Result<Family, Failure> {
             _ => {}
         }
     }
-    match (id, group) {
-        (Some(id), Some(peers_group)) => Ok(Family { id, peers_group }),
-        _ => Err(Failure::Malformed("a family without id or group".into())),
-    }
+    let id = id.ok_or_else(|| Failure::Malformed("a family without id".into()))?;
+    Ok(Family {
+        id,
+        peers_group: group,
+    })
 }
 
 /// The number of a multicast group, if it has that name.
@@ -339,6 +405,62 @@ where
     message.serialize(&mut bytes);
     socket.send(&bytes, 0)?;
     Ok(())
+}
+
+/// Bytes of a message of which nothing is known.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Raw(Vec<u8>);
+
+impl NetlinkSerializable for Raw {
+    fn message_type(&self) -> u16 {
+        SOCK_DIAG_BY_FAMILY
+    }
+
+    fn buffer_len(&self) -> usize {
+        self.0.len()
+    }
+
+    fn serialize(&self, buffer: &mut [u8]) {
+        buffer.copy_from_slice(&self.0);
+    }
+}
+
+impl NetlinkDeserializable for Raw {
+    type Error = DecodeError;
+
+    fn deserialize(_: &NetlinkHeader, payload: &[u8]) -> Result<Self, DecodeError> {
+        Ok(Raw(payload.into()))
+    }
+}
+
+/// What the kernel says of all sockets that a request of `sock_diag` asks for.
+///
+/// # Errors
+/// [`Failure::Kernel`] if it refuses, [`Failure::System`].
+pub fn sockets(request: &[u8]) -> Result<Vec<Vec<u8>>, Failure> {
+    let mut socket = Socket::new(NETLINK_SOCK_DIAG)?;
+    socket.bind_auto()?;
+    socket.connect(&SocketAddr::new(0, 0))?;
+    let mut header = NetlinkHeader::default();
+    header.flags = NLM_F_REQUEST | NLM_F_DUMP;
+    let mut message =
+        NetlinkMessage::new(header, NetlinkPayload::InnerMessage(Raw(request.into())));
+    message.finalize();
+    let mut bytes = vec![0; message.buffer_len()];
+    message.serialize(&mut bytes);
+    socket.send(&bytes, 0)?;
+    let mut told = Vec::new();
+    loop {
+        for message in receive::<Raw>(&socket)? {
+            match message.payload {
+                NetlinkPayload::InnerMessage(Raw(bytes)) => told.push(bytes),
+                NetlinkPayload::Error(error) if error.code.is_some() => {
+                    return Err(refusal(&message.header, &error));
+                }
+                _ => return Ok(told),
+            }
+        }
+    }
 }
 
 /// The messages of the next packet.
@@ -393,6 +515,26 @@ mod tests {
         assert_eq!(attributes.number(3), None);
         assert_eq!(attributes.number(4), None);
         assert!(attributes.required::<u32>(2).is_err());
+    }
+
+    #[test]
+    fn small_numbers_have_one_byte_or_two() {
+        let bytes = [
+            attribute(1, &[7]),
+            attribute(2, &300u16.to_ne_bytes()),
+            attribute(3, &[0; 4]),
+        ];
+        let attributes = Attributes(bytes.concat());
+        assert_eq!(attributes.small(1), Some(7));
+        assert_eq!(attributes.small(2), Some(300));
+        assert_eq!(attributes.small(3), None);
+    }
+
+    #[test]
+    fn a_text_reads_as_it_was_written() {
+        let attributes = Attributes::of_text(1, "MPFAB");
+        assert_eq!(attributes.bytes(1), Some(&b"MPFAB\0"[..]));
+        assert_eq!(attributes.text(1), Some("MPFAB"));
     }
 
     #[test]
