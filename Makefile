@@ -61,7 +61,7 @@ export PXIMC_VENDORS ?= pximc-ntb
 PXIMC32 ?= yes
 # Crates in userlib/ with the shared libraries that are linked from them.
 libraries := pximc-dispatcher/libpximc64.so sisci-ffi/libsisci.so vipl-ffi/libvipl.so.1 \
-	mcapi-ffi/libmcapi.so.2 $(foreach crate,$(PXIMC_VENDORS),$(crate)/lib$(subst -,_,$(crate)).so)
+	mcapi-ffi/libmcapi.so.2 smc-preload/libmpsmc.so $(foreach crate,$(PXIMC_VENDORS),$(crate)/lib$(subst -,_,$(crate)).so)
 
 # Asked for only when a recipe runs: by then the kernel has been built.
 ifeq ($(KDIR),)
@@ -222,7 +222,7 @@ install-userlib: userlib
 	@install -D -m 644 -t "$(DESTDIR)$(PREFIX)/lib/systemd/system" scripts/system/pximc-smc.service
 	@sed -i 's,^ExecStart=ntbctl,ExecStart=$(PREFIX)/sbin/ntbctl,' \
 		"$(DESTDIR)$(PREFIX)/lib/systemd/system/pximc-smc.service"
-	@set -e; for library in "pximc.sh install" sisci.sh vipl.sh mcapi.sh; do \
+	@set -e; for library in "pximc.sh install" sisci.sh vipl.sh mcapi.sh smc.sh; do \
 		DESTDIR="$(DESTDIR)" PREFIX="$(PREFIX)" LIBDIR="$(LIBDIR)" scripts/$$library; \
 	done
 

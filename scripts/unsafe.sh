@@ -90,6 +90,7 @@ places() {
 		userlib/sisci-ffi/src/query.rs  knows what a query's pointers lead to
 		userlib/sisci-ffi/src/tests     calls functions as programs in C do
 		userlib/sisci-ffi/src/tests.rs  the same
+		userlib/smc-preload/src/lib.rs  stands for a function of the C library
 		userlib/vipl/src/descriptor.rs says which structures are atomic words
 		userlib/vipl/src/memory.rs      memory that programs have registered
 		userlib/vipl/tests/limits.rs    names memory that is not there

@@ -18,7 +18,7 @@ PRODUCT = {
 }
 # Programs that other packages of distributions have by these names, in the directories of commands.
 TAKEN = {"copy", "dmabench", "intr_bench", "perf", "rpc", "shmem"}
-SCRIPTS = ("sisci.sh", "vipl.sh", "mcapi.sh")
+SCRIPTS = ("sisci.sh", "vipl.sh", "mcapi.sh", "smc.sh")
 
 
 def built_modules(*settings):
@@ -45,7 +45,7 @@ def test_commands_have_names_that_are_not_taken(tmp_path):
     for script in SCRIPTS:
         prefix = install(script, tmp_path, "/usr")
     names = {path.name for path in (prefix / "bin").iterdir()}
-    assert {"sci_rpc", "sci_shmem", "scipp", "vi_perf", "mcapi_ls"} <= names
+    assert {"sci_rpc", "sci_shmem", "scipp", "vi_perf", "mcapi_ls", "mp_smc_run"} <= names
     assert not names & TAKEN
 
 
@@ -61,3 +61,21 @@ def test_customary_names_of_sisci_are_in_a_directory_of_their_own(tmp_path):
         assert link.resolve().parent == prefix / "bin"
         assert name in link.resolve().name
         assert run(link, "--help").stdout
+
+
+def test_a_program_is_run_with_the_library_that_was_installed(tmp_path):
+    """Beside what is preloaded already; the program's status is the command's."""
+    prefix = install("smc.sh", tmp_path, "/usr")
+    command = prefix / "bin/mp_smc_run"
+    library = "/usr/lib/pximc-ntb/libmpsmc.so"
+    assert (tmp_path / library[1:]).exists()
+
+    def ended(*words):
+        # It is not where it was installed for: the loader says so, and goes on.
+        env = {"LD_PRELOAD": "libm.so.6", "PATH": "/usr/bin:/bin"}
+        return subprocess.run(words, capture_output=True, text=True, timeout=60, env=env)
+
+    shown = ended(command, "sh", "-c", "echo $LD_PRELOAD; exit 7")
+    assert (shown.stdout, shown.returncode) == (f"{library}:libm.so.6\n", 7)
+    assert ended(command).returncode == 2
+    assert ended(command, "/nowhere").returncode == 127

@@ -497,6 +497,11 @@ def shown(guest, words):
     return json.loads(ntbctl(guest, f"--json {words}").out)
 
 
+def preloaded(words):
+    """The command as `mp_smc_run` has it run."""
+    return f"env LD_PRELOAD={programs_dir()}/libmpsmc.so {words}"
+
+
 def run_unit(guest):
     """As systemd does, where there is one."""
     unit = UNIT.read_text()

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """SMC-D sockets of two hosts over the window between them."""
 
+import json
 import struct
 
 import pytest
@@ -9,6 +10,7 @@ import smc
 from frames import peer_id
 from ntbrig import stack
 from sharing import MP
+from shell import until
 
 MIB = 1 << 20
 PAGE = 0x1000
@@ -58,6 +60,35 @@ def test_ntbctl_shows_what_goes_through_the_window(fabric):
     assert ports[server] == tuple(reversed(ports[client]))
     assert ports[server][0] == "*:5006"
     assert smc.how_many_go_on(programs) == 2
+
+
+def test_programs_that_nobody_changed_go_through_the_window(fabric):
+    server, client = fabric.hosts
+    before = smc.counters(client)["sent_bytes"]
+    serving = server.spawn(smc.preloaded("iperf3 -s -1 --forceflush"), 60)
+    serving.wait_for_output("listening")
+    calling = client.spawn(smc.preloaded(f"iperf3 -c {stack.address(server)} -t 3 -J"), 60)
+
+    def carriers(guest):
+        return [each["carrier"] for each in smc.shown(guest, "smc connections")]
+
+    # One to say what is measured, and one that is.
+    until(lambda: carriers(client).count("window") == 2)
+    assert set(carriers(server)) == {"window"}
+    received = json.loads(calling.wait().check().out)["end"]["sum_received"]["bytes"]
+    serving.wait().check()
+    assert smc.counters(client)["sent_bytes"] - before >= received > MIB
+
+
+def test_programs_are_as_before_without_smc_at_the_other_end(fabric):
+    """The server is of TCP: SMC finds that out."""
+    server, client = fabric.hosts
+    serving = server.spawn("iperf3 -s -1 --forceflush", 60)
+    serving.wait_for_output("listening")
+    command = smc.preloaded(f"iperf3 -c {stack.address(server)} -t 1 -J")
+    sent = json.loads(client.run(command, timeout=60).out)["end"]["sum_sent"]["bytes"]
+    serving.wait().check()
+    assert sent > MIB
 
 
 def test_ntbctl_tells_why_a_connection_goes_over_tcp(fabric):
