@@ -19,7 +19,7 @@ packages=(
 	"clang-$llvm" "lld-$llvm" "llvm-$llvm" "libclang-$llvm-dev"
 	rustc-web rust-web-src rustfmt-web rust-web-clippy
 	# the guests and the programs in them
-	qemu-system-x86 iperf3 ethtool tcpdump iproute2 net-tools iputils-ping
+	qemu-system-x86 iperf3 sockperf ethtool tcpdump iproute2 net-tools iputils-ping
 	util-linux procps
 	# tests and checks
 	python3 python3-pytest python3-pytest-timeout python3-pytest-rerunfailures

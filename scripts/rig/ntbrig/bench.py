@@ -18,6 +18,7 @@ from . import bench_ports as ports
 from . import bench_pximc as pximc
 from . import bench_report as report
 from . import bench_sisci as sisci
+from . import bench_smc as smc
 from . import bench_vi as vi
 from .agent import CommandFailed, GuestGone
 from .bench_format import number
@@ -58,7 +59,7 @@ TUNED = {metric.name: _SMALL_SLOTS for metric in NETWORK}
 TUNED["tcp_stream_mtumax"] = DEFAULT
 
 # What can be measured by itself.
-PARTS = ("ethernet", "writes", "ports", "pximc", "sisci", "vi", "mcapi")
+PARTS = ("ethernet", "writes", "ports", "pximc", "sisci", "vi", "mcapi", "smc")
 # Those that stores through a window are measured for.
 _OF_WRITES = {"writes", "pximc", "sisci"}
 
@@ -134,6 +135,7 @@ class Bench:
             (sisci, "SISCI", [("SISCI with an engine", self._copies)]),
             (vi, "VI", [("VI on a star", self._forwarded)]),
             (mcapi, "MCAPI", [("MCAPI in one host", self._within)]),
+            (smc, "SMC", [("the same over mainline's Ethernet", self._streams)]),
         )
 
     def _ethernet(self, suffix, window, number):
@@ -209,6 +211,13 @@ class Bench:
         with contenders.hardware(guests, MAIN_WINDOW), network as interface:
             return ports.measure_mainline(interface, self.seconds)
 
+    def _streams(self):
+        """What programs have by the kernel's own Ethernet that are measured over SMC."""
+        guests = self.fabric.hosts
+        network = TUNED["tcp_stream_mtu1500"].network(guests, self.program, 1500)
+        with contenders.hardware(guests, MAIN_WINDOW), network as interface:
+            return smc.measure_mainline(interface, self.seconds)
+
     def _doorbells(self):
         guests = self.fabric.hosts
         with contenders.hardware(guests, MAIN_WINDOW):
@@ -273,6 +282,7 @@ def _check(fabric):
         (fabric.settings.programs / "scipp", "make userlib"),
         (fabric.settings.programs / "vi_perf", "make userlib"),
         (fabric.settings.programs / "window", "make programs"),
+        (fabric.settings.programs / "libmpsmc.so", "make userlib"),
         (stage_dir() / "bin/mcapi_perf", "make examples"),
     ):
         if not needed.exists():
@@ -360,6 +370,7 @@ def compare(samples):
     yield from sisci.compare(samples)
     yield from vi.compare(samples)
     yield from mcapi.compare(samples)
+    yield from smc.compare(samples)
 
 
 def _against_perf(samples, metric, name, kind, suffix):

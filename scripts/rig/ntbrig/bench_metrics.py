@@ -39,21 +39,22 @@ class Sample:
     notes: dict
 
 
-def _iperf(interface, seconds, options=""):
-    """What a sender of one connection tells at its end."""
+def _iperf(interface, seconds, options="", run=""):
+    """What a sender of one connection tells at its end; `run` is put before both commands."""
     sender, receiver = interface.guests
-    server = receiver.spawn("iperf3 -s -1 --forceflush", timeout=seconds + _GRACE)
+    server = receiver.spawn(f"{run}iperf3 -s -1 --forceflush", timeout=seconds + _GRACE)
     try:
         server.wait_for_output("Server listening")
-        command = f"iperf3 -c {interface.peer} -t {seconds} -J {options}"
+        command = f"{run}iperf3 -c {interface.peer} -t {seconds} -J {options}"
         return json.loads(sender.run(command, timeout=seconds + _GRACE).out)["end"]
     finally:
         server.kill()
 
 
-def tcp_stream(interface, seconds):
-    """Throughput of one connection as the receiver saw it, in Mbit/s."""
-    end = _iperf(interface, seconds)
+def tcp_stream(interface, seconds, run=""):
+    """Throughput of one connection as the receiver saw it, in Mbit/s; `run` is put before both
+    commands."""
+    end = _iperf(interface, seconds, run=run)
     return Sample(
         end["sum_received"]["bits_per_second"] / 1e6,
         {"retransmits": end["sum_sent"].get("retransmits", 0)},
