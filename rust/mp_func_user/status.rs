@@ -164,6 +164,10 @@ struct Cell {
 impl Cell {
     fn change(&self, change: impl FnOnce(&mut Shown)) {
         let mut shown = self.shown.lock();
+        // Then the place may be another one's.
+        if shown.is_over {
+            return;
+        }
         change(&mut shown);
         // Inside: there is such a word.
         let _ = self.status.pages.0.write_u64(self.at * WORD, shown.word());

@@ -427,8 +427,7 @@ unsafe impl Frames for Watched {
     fn frame(&self, page: usize) -> Option<Frame> {
         let found = self.piece.page(page as u64);
         // The process sees the scrap page there.
-        let has_gone = found.as_ref().err() == Some(&error::not_connected());
-        if let (true, Some(watch)) = (has_gone, &self.watch) {
+        if let (Err(_), Some(watch)) = (&found, &self.watch) {
             watch.gone();
         }
         found.ok().map(shown)
@@ -472,7 +471,8 @@ impl Window {
     ///
     /// # Errors
     ///
-    /// `ENOSPC` without a free offset, `EOPNOTSUPP` of another piece, `ENOMEM`.
+    /// `ENOSPC` without a free offset, `EOPNOTSUPP` of another piece, or where the pages of this
+    /// kernel are none of the fabric's, `ENOMEM`.
     pub(crate) fn new(
         piece: Arc<Piece>,
         space: &Arc<AddressSpace>,
@@ -484,6 +484,10 @@ impl Window {
             return Err(error::unsupported());
         }
         let pages = piece.len().div_ceil(PAGE) as usize;
+        match piece.page(0) {
+            Err(e) if e != error::not_connected() => return Err(e),
+            _ => {}
+        }
         // Another thread that guesses the offset may map it from here on, and sees the scrap
         // page until the piece is shown.
         let mut window = Self {
@@ -549,12 +553,8 @@ impl Window {
                 self.hold = hold;
                 mapping.show(watched);
             }
-            Err(e) => {
-                self.tell(Watch::gone);
-                if e != error::not_connected() {
-                    return Err(e);
-                }
-            }
+            Err(e) if e == error::not_connected() => self.tell(Watch::gone),
+            Err(e) => return Err(e),
         }
         self.piece = Some(piece);
         Ok(())

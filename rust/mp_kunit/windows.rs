@@ -81,9 +81,16 @@ mod tests {
         fn withdraw(&self, _window: u32) {}
     }
 
+    /// A page that is there.
+    fn pages() -> Result<Arc<SharedPages>> {
+        let pages = SharedPages::new(PAGE as usize / PAGE_SIZE)?;
+        pages.populate(0, PAGE as usize)?;
+        Ok(Arc::new(pages, GFP_KERNEL)?)
+    }
+
     /// A link whose ends share a page.
     fn link() -> Result<(Arc<Pool>, Arc<Memory>)> {
-        let pages = Arc::new(SharedPages::new(PAGE as usize / PAGE_SIZE)?, GFP_KERNEL)?;
+        let pages = pages()?;
         let further = Further {
             windows: Some(Arc::new(Led, GFP_KERNEL)?),
             ..Default::default()
@@ -172,12 +179,22 @@ mod tests {
             piece: piece(Piece::Remote(memory.reach(0, PAGE)?))?,
             watch: Some(witness.clone()),
         };
-        // Without a frame as well, as nothing has been put there: that is no loss.
-        assert!(shown.frame(0).is_none());
+        assert!(shown.frame(0).is_some());
         assert!(!witness.has_gone.load(Relaxed));
         memory.end();
         assert!(shown.frame(0).is_none());
         assert!(witness.has_gone.load(Relaxed));
+        Ok(())
+    }
+
+    /// Where no page can be mapped nothing is: a process would store into the scrap page unawares.
+    #[test]
+    fn what_has_no_pages_is_not_mapped() -> Result {
+        let empty = Arc::new(SharedPages::new(PAGE as usize / PAGE_SIZE)?, GFP_KERNEL)?;
+        let pool = Pool::new(PAGE, empty.clone(), Further::default())?;
+        let memory = Memory::begin(pool.clone(), Far::arena(empty, PAGE))?;
+        assert!(watched(&memory, None).is_err());
+        memory.end();
         Ok(())
     }
 
@@ -192,7 +209,7 @@ mod tests {
         memory.end();
         window.show(gone)?;
         assert!(witness.has_gone.load(Relaxed));
-        let pages = Arc::new(SharedPages::new(PAGE as usize / PAGE_SIZE)?, GFP_KERNEL)?;
+        let pages = pages()?;
         let next = Memory::begin(pool, Far::arena(pages, PAGE))?;
         window.release();
         window.show(piece(Piece::Remote(next.reach(0, PAGE)?))?)?;
