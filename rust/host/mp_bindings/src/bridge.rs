@@ -115,7 +115,8 @@ enum Posted {
 /// The way from one port to another one.
 #[derive(Default)]
 struct Way {
-    posted: RefCell<VecDeque<Posted>>,
+    /// With the times at which they were posted.
+    posted: RefCell<VecDeque<(u64, Posted)>>,
     /// A context delivers.
     is_served: Cell<bool>,
 }
@@ -151,6 +152,7 @@ pub struct Bridge {
     plan: Plan,
     ports: RefCell<Vec<Rc<ntb_dev>>>,
     is_cut: Cell<bool>,
+    slowest: Cell<u64>,
 }
 
 /// The ports of a host, and what is mapped of their windows.
@@ -174,6 +176,12 @@ struct Mapped {
 /// The addresses of windows begin here, 4 GiB for each port.
 const WINDOWS: u64 = 1 << 40;
 
+impl core::fmt::Debug for Bridge {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "{:?}, {} ns", self.plan, self.slowest())
+    }
+}
+
 impl Bridge {
     /// A bridge between hosts.
     ///
@@ -186,6 +194,7 @@ impl Bridge {
             plan,
             ports: RefCell::default(),
             is_cut: Cell::new(false),
+            slowest: Cell::new(0),
         });
         for (number, host) in hosts.iter().enumerate() {
             let ports = host.own::<Ports>();
@@ -196,6 +205,16 @@ impl Bridge {
             ports.list.borrow_mut().push((this.clone(), port));
         }
         this
+    }
+
+    /// Whether each doorbell raises an interrupt.
+    pub fn loses_nothing(&self) -> bool {
+        self.plan.lost == Odds::NEVER
+    }
+
+    /// Nanoseconds that a write has taken at most.
+    pub fn slowest(&self) -> u64 {
+        self.slowest.get()
     }
 
     /// Cut the cable, or plug it in: all links go down, or may come up.
@@ -451,7 +470,7 @@ impl ntb_dev {
 
     fn post(&self, to: usize, what: Posted) {
         let way = &self.ways[to];
-        way.posted.borrow_mut().push_back(what);
+        way.posted.borrow_mut().push_back((machine::now(), what));
         if !way.is_served.replace(true) {
             let (bridge, from) = (self.bridge(), self.number);
             spawn_on(&bridge.port(to).host, "bridge", Kind::Process, move || {
@@ -470,14 +489,16 @@ impl ntb_dev {
             } else {
                 context::relax();
             }
-            let Some(what) = way.posted.borrow_mut().pop_front() else {
+            let Some((at, what)) = way.posted.borrow_mut().pop_front() else {
                 break;
             };
             if !bridge.is_up(self, &target) {
                 continue;
             }
+            let took = machine::now() - at;
+            bridge.slowest.set(bridge.slowest.get().max(took));
             if let Some(rest) = self.arrive(&target, what) {
-                way.posted.borrow_mut().push_front(rest);
+                way.posted.borrow_mut().push_front((at, rest));
             }
         }
         way.is_served.set(false);
