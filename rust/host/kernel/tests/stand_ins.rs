@@ -262,6 +262,20 @@ fn an_allocation_fails_when_the_dice_say_so_and_nothing_is_lost() {
 }
 
 #[test]
+fn the_allocation_of_a_number_fails_and_no_other_and_a_tests_own_are_not_counted() {
+    run(Plan::new(1), || {
+        machine::world::fail_allocation(2);
+        let fails = || KBox::new(1u8, GFP_KERNEL).is_err();
+        assert!(!machine::context::spared(fails));
+        assert_eq!([fails(), fails(), fails()], [false, true, false]);
+        assert!(machine::world::has_failed());
+        machine::world::fail_allocation(1);
+        assert!(!machine::world::has_failed(), "none was made");
+        assert!(!fails(), "it does not fail any more");
+    });
+}
+
+#[test]
 #[should_panic(expected = "it uses memory that has been freed")]
 fn an_atomic_variable_that_has_gone_is_reported() {
     run(Plan::new(1), || {

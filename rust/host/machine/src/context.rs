@@ -68,6 +68,8 @@ pub(crate) struct Context {
     softirqs_off: Cell<u32>,
     /// Whether it has disabled interrupts.
     interrupts_off: Cell<bool>,
+    /// Its allocations are not counted, and none fails because of its number.
+    is_spared: Cell<bool>,
     /// What it waits for, in words.
     waits_for: RefCell<String>,
     ended: Cell<bool>,
@@ -90,6 +92,7 @@ impl Context {
             sections: Cell::new(0),
             softirqs_off: Cell::new(0),
             interrupts_off: Cell::new(false),
+            is_spared: Cell::new(false),
             waits_for: RefCell::default(),
             ended: Cell::new(false),
         }
@@ -144,6 +147,11 @@ impl Context {
     /// Whether it is in a section in which it must not sleep, and in which one.
     pub(crate) fn section(&self) -> Option<u64> {
         (self.atomic.get() != 0).then(|| self.sections.get())
+    }
+
+    /// Whether its allocations fail by number.
+    pub(crate) fn is_spared(&self) -> bool {
+        self.is_spared.get()
     }
 
     pub(crate) fn describe(&self) -> String {
@@ -297,6 +305,16 @@ pub fn interrupted<R>(kind: Kind, body: impl FnOnce() -> R) -> R {
     let result = body();
     leave_atomic();
     context.kind.set(before);
+    result
+}
+
+/// Call `body`, whose allocations
+/// [`fail_allocation`](crate::world::fail_allocation) does not count: a test's own.
+pub fn spared<R>(body: impl FnOnce() -> R) -> R {
+    let context = current(&world());
+    context.is_spared.set(true);
+    let result = body();
+    context.is_spared.set(false);
     result
 }
 

@@ -2,7 +2,8 @@
 
 //! Allocations of the kernel.
 //!
-//! They fail when the dice say so. Freed memory is filled and kept for a while ([`QUARANTINE`]): code
+//! They fail when the dice say so, or if it is theirs to fail
+//! ([`fail_allocation`](crate::world::fail_allocation)). Freed memory is filled and kept for a while ([`QUARANTINE`]): code
 //! that still uses it finds nothing that makes sense, and code that frees it once more is found. Atomic
 //! variables, locks and counts of references in it are found to be gone ([`check`]).
 //!
@@ -119,7 +120,11 @@ fn fails(may_sleep: bool) -> bool {
     if may_sleep {
         might_sleep();
     }
-    let plan = world().plan.get();
+    let world = world();
+    if world.is_failing() {
+        return true;
+    }
+    let plan = world.plan.get();
     crate::chance(if may_sleep && !in_atomic() {
         plan.fails
     } else {

@@ -22,6 +22,8 @@
 mod host;
 #[path = "links/ledger.rs"]
 mod ledger;
+#[path = "links/sweep.rs"]
+mod sweep;
 
 use host::Machine;
 use ledger::Shared;
@@ -40,7 +42,10 @@ use mp_bindings::bridge::{
     Bridge, //
 };
 use std::{
-    cell::RefCell,
+    cell::{
+        Cell,
+        RefCell, //
+    },
     rc::Rc, //
 };
 
@@ -214,11 +219,15 @@ impl Pair {
         self.machines.iter().for_each(Machine::await_reload);
     }
 
-    /// Unload everything; nothing is left.
+    /// Nothing is missing; unload everything in the middle of what is sent.
     fn end(self) {
         self.settle();
-        // In the middle of what is sent.
         sleep_until(machine::now() + below(2 * MS));
+        self.unload();
+    }
+
+    /// Unload everything; nothing is left.
+    fn unload(self) {
         for machine in &self.machines {
             machine.stop();
         }

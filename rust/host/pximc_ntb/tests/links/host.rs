@@ -20,6 +20,8 @@ use kernel::{
     }, //
 };
 use machine::{
+    context,
+    memory::pieces_of,
     sleep_until,
     spawn_on,
     world::below,
@@ -198,7 +200,7 @@ impl Checker {
             is_completed: false,
         };
         self.made.fetch_add(1, Relaxed);
-        let frame = Frame::new(FUNC, &[], STREAMS[stream], body)?;
+        let frame = context::spared(|| Frame::new(FUNC, &[], STREAMS[stream], body))?;
         let to = PeerId(self.peer.load(Relaxed));
         if to == PeerId::SELF {
             return Err(EINVAL);
@@ -229,6 +231,11 @@ impl Function for Checker {
         }
         self.peer.store(PeerId::SELF.0, Relaxed);
         self.sent.get().turn();
+        let lost = self.theirs.get().lost();
+        let counted = peer.stats().snapshot().rx_errors;
+        if lost > counted {
+            machine::fail(format!("{lost} frames are lost, {counted} are counted"));
+        }
         if !core::mem::replace(&mut self.seen.lock().is_there, false) {
             machine::fail("a peer goes that is not there");
         }
@@ -298,9 +305,19 @@ impl Machine {
         };
         let main = spawn_on(&host, "host", Kind::Process, move || {
             sleep_until(machine::now() + below(2_000_000));
-            module::load(&mp_transport::HOST_MODULE).expect("memory is there");
-            let checker = Checker::new(ledgers, may_lose).expect("memory is there");
-            live(&checker, &shared, &told).expect("memory is there");
+            until_there_is_memory(|| {
+                let loaded = module::load(&mp_transport::HOST_MODULE);
+                if loaded.is_err() {
+                    assert_eq!(
+                        pieces_of(&machine::host()),
+                        0,
+                        "pieces of what is not loaded"
+                    );
+                }
+                loaded
+            });
+            let checker = until_there_is_memory(|| Checker::new(ledgers.clone(), may_lose));
+            live(&checker, &shared, &told);
             module::unload(&mp_transport::HOST_MODULE);
         });
         Self {
@@ -358,24 +375,31 @@ impl Machine {
 
     /// Nothing of the modules is left on the host.
     pub(crate) fn assert_nothing_left(&self) {
-        assert_eq!(
-            machine::memory::pieces_of(&self.host),
-            0,
-            "pieces of memory"
-        );
+        assert_eq!(pieces_of(&self.host), 0, "pieces of memory");
+    }
+}
+
+/// What there is memory for in the end.
+fn until_there_is_memory<T>(mut get: impl FnMut() -> Result<T>) -> T {
+    loop {
+        match get() {
+            Ok(got) => return got,
+            Err(e) => assert_eq!(e, ENOMEM),
+        }
+        sleep_until(machine::now() + 100_000);
     }
 }
 
 /// Load the transport, as soon as there is memory for it and for its device.
 fn load() {
-    loop {
-        match module::load(&pximc_ntb::HOST_MODULE) {
-            Ok(()) if ports_are_bound() => return,
-            Ok(()) => module::unload(&pximc_ntb::HOST_MODULE),
-            Err(e) => assert_eq!(e, ENOMEM),
+    until_there_is_memory(|| {
+        module::load(&pximc_ntb::HOST_MODULE)?;
+        if ports_are_bound() {
+            return Ok(());
         }
-        sleep_until(machine::now() + 100_000);
-    }
+        module::unload(&pximc_ntb::HOST_MODULE);
+        Err(ENOMEM)
+    });
 }
 
 /// What a host is told.
@@ -386,9 +410,9 @@ struct Told {
 }
 
 /// Live with the message frame service, until told to stop.
-fn live(checker: &Arc<Checker>, shared: &RefCell<Option<Arc<Checker>>>, told: &Told) -> Result {
+fn live(checker: &Arc<Checker>, shared: &RefCell<Option<Arc<Checker>>>, told: &Told) {
     *shared.borrow_mut() = Some(checker.clone());
-    let registration = Registration::new(FUNC, checker.clone())?;
+    let registration = until_there_is_memory(|| Registration::new(FUNC, checker.clone()));
     load();
     let senders: std::vec::Vec<_> = (0..STREAMS.len())
         .map(|stream| {
@@ -420,5 +444,4 @@ fn live(checker: &Arc<Checker>, shared: &RefCell<Option<Arc<Checker>>>, told: &T
     let (made, completed) = (checker.made.load(Relaxed), checker.completed.load(Relaxed));
     assert_eq!(made, completed, "frames that were made, and completed");
     *shared.borrow_mut() = None;
-    Ok(())
 }

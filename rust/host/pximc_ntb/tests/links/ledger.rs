@@ -18,8 +18,7 @@ use std::{
     sync::{
         Arc,
         Mutex,
-        MutexGuard,
-        PoisonError, //
+        MutexGuard, //
     }, //
 };
 
@@ -43,6 +42,8 @@ pub(crate) struct Ledger {
     /// When the receiver was told that the sender is there.
     expected_since: u64,
     times: Times,
+    /// Frames that are missing before others that have arrived, in the present session of the receiver.
+    lost: u64,
 }
 
 /// How long frames have taken, from when they were accepted and the receiver knew of the sender.
@@ -65,9 +66,9 @@ impl Shared {
         Self(Arc::default())
     }
 
-    /// The ledger; nobody waits for it.
+    /// The ledger, for as long as no other context has a turn: all of them are one thread.
     pub(crate) fn get(&self) -> MutexGuard<'_, Ledger> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.try_lock().expect("nobody has it over a turn")
     }
 
     /// A frame has arrived; ends the run if it should not have, or not now.
@@ -101,6 +102,12 @@ impl Ledger {
     /// The receiver is told that the sender is there.
     pub(crate) fn expect(&mut self) {
         self.expected_since = now();
+        self.lost = 0;
+    }
+
+    /// How many frames are missing of the receiver's session.
+    pub(crate) fn lost(&self) -> u64 {
+        self.lost
     }
 
     /// Memory is short no more.
@@ -158,6 +165,8 @@ impl Ledger {
         if let Some((lost, _)) = lost {
             return Err(format!("stream {stream}: {number} arrives without {lost}"));
         }
+        let is_lost = |(_, sent): &(&u32, &Sent)| !sent.has_arrived && sent.session == its;
+        self.lost += streams.range(..number).filter(is_lost).count() as u64;
         // Nobody asks for older ones any more.
         *streams = streams.split_off(&number);
         Ok(())
