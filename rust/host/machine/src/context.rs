@@ -4,6 +4,7 @@
 
 use crate::{
     host::Host,
+    order::Held,
     world::{
         chance,
         fail,
@@ -70,6 +71,8 @@ pub(crate) struct Context {
     interrupts_off: Cell<bool>,
     /// Its allocations are not counted, and none fails because of its number.
     is_spared: Cell<bool>,
+    /// Locks that it has.
+    pub(crate) held: RefCell<Vec<Held>>,
     /// What it waits for, in words.
     waits_for: RefCell<String>,
     ended: Cell<bool>,
@@ -93,6 +96,7 @@ impl Context {
             softirqs_off: Cell::new(0),
             interrupts_off: Cell::new(false),
             is_spared: Cell::new(false),
+            held: RefCell::default(),
             waits_for: RefCell::default(),
             ended: Cell::new(false),
         }
@@ -110,6 +114,11 @@ impl Context {
         assert!(
             self.atomic.get() == 0,
             "{} has ended in a section in which it must not sleep",
+            self.name
+        );
+        assert!(
+            self.held.borrow().is_empty(),
+            "{} has ended with a lock",
             self.name
         );
         self.ended.set(true);

@@ -15,6 +15,7 @@ use crate::{
         in_atomic,
         might_sleep, //
     },
+    order,
     world::{
         fail,
         world, //
@@ -167,6 +168,17 @@ pub fn allocate(layout: Layout, may_sleep: bool) -> *mut u8 {
 /// Nobody uses it any more.
 pub unsafe fn free(start: *mut u8) {
     let world = world();
+    let size = world
+        .memory
+        .borrow()
+        .blocks
+        .get(&start.addr())
+        .map(|b| b.layout.size());
+    if let Some(name) = order::lock_within(start.addr(), size.unwrap_or(0)) {
+        fail(format!(
+            "it frees memory with {name} in it, which somebody has"
+        ));
+    }
     let mut memory = world.memory.borrow_mut();
     let Some(block) = memory.blocks.get_mut(&start.addr()) else {
         fail("it frees what has not been allocated");

@@ -13,6 +13,7 @@ use crate::{
     },
     host::Host,
     memory::Memory,
+    order::Orders,
     queue::Queues,
     usage::Usages, //
 };
@@ -77,6 +78,7 @@ pub struct World {
     pub(crate) queues: RefCell<Queues>,
     pub(crate) memory: RefCell<Memory>,
     pub(crate) usages: RefCell<Usages>,
+    pub(crate) orders: RefCell<Orders>,
     /// The allocation that fails, and how many come before it from now on.
     failing: Cell<Option<(u64, u64)>>,
     next_context: Cell<u64>,
@@ -118,6 +120,7 @@ pub fn run(plan: Plan, main: impl FnOnce() + 'static) {
         queues: RefCell::default(),
         memory: RefCell::default(),
         usages: RefCell::default(),
+        orders: RefCell::default(),
         failing: Cell::new(None),
         next_context: Cell::new(0),
         failure: RefCell::default(),
