@@ -114,6 +114,7 @@ impl Pair {
             doorbells: [2, 4, 18, 32][below(4) as usize],
             latency: [200, 2_000, 50_000][below(3) as usize],
             lost: [Odds::NEVER, Odds(1, 8)][below(2) as usize],
+            unordered: below(4) == 0,
         };
         let hosts = [machine::host(), Host::add()];
         let bridge = Bridge::new(plan, &hosts);
@@ -185,7 +186,7 @@ impl Pair {
         let there_and_back = 2 * self.bridge.slowest();
         let is_seen = there_and_back + TURNS / 10 < self.recheck && self.bridge.loses_nothing();
         let (most, mean) = match is_seen {
-            true => (2 * self.recheck, self.recheck / 4),
+            true => (2 * self.recheck, self.recheck),
             false => (LATE, LATE),
         };
         for machine in &self.machines {
@@ -269,8 +270,13 @@ fn a_link_whose_cable_was_cut_comes_back() {
                 pair.settle();
             }
             sleep_until(machine::now() + below(2 * MS));
-            pair.bridge.cut(true);
+            if below(4) == 0 {
+                pair.bridge.stall(true);
+            } else {
+                pair.bridge.cut(true);
+            }
             sleep_until(machine::now() + below(2_000 * MS));
+            pair.bridge.stall(false);
             pair.bridge.cut(false);
         }
         pair.await_frames();
