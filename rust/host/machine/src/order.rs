@@ -42,9 +42,7 @@ impl Orders {
     }
 
     fn call(&mut self, class: usize, name: &str) {
-        if !self.names.contains_key(&class) {
-            self.names.insert(class, name.to_owned());
-        }
+        self.names.entry(class).or_insert_with(|| name.to_owned());
     }
 
     /// All classes that are taken inside of one, through others too; the class itself only if it is.

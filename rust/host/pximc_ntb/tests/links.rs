@@ -134,7 +134,7 @@ impl Pair {
         Self {
             bridge,
             machines,
-            recheck: u64::from(recheck) * 1_000,
+            recheck: recheck * 1_000,
         }
     }
 
