@@ -10,11 +10,14 @@
 //!
 //!    A processor that has a store of a whole line writes it out at once, ahead of what the buffers
 //!    hold back ([`Buffers::store_line`]).
-//! 2. What was written out is posted: a queue, which the caller has.
+//! 2. What was written out is posted: posted writes of one sender to one target stay in order, and
+//!    take their time ([`Way`]). A test without a clock has a queue instead.
 //! 3. A line arrives in words of 8 bytes, perhaps not all of them at once ([`Line::arriving`]),
 //!    unless the memory takes it whole ([`Line::whole`]): bridges do not promise that.
 
 #![forbid(unsafe_code)]
+
+use std::collections::VecDeque;
 
 /// Write-combining buffers of a processor.
 const LINES: usize = 6;
@@ -163,6 +166,69 @@ impl Buffers {
     }
 }
 
+/// What is under way from one sender to one target, in order: lines, and whatever else the caller
+/// lets go the same way. Each may be late; those behind it are as late.
+#[derive(Debug)]
+pub struct Way<T> {
+    /// With the times at which they arrive.
+    posted: VecDeque<(u64, T)>,
+    last: u64,
+    delay: u64,
+}
+
+impl<T> Way<T> {
+    /// A way on which a write takes less than `delay` nanoseconds, mostly a sixteenth of that.
+    pub fn new(delay: u64) -> Self {
+        Self {
+            posted: VecDeque::new(),
+            last: 0,
+            delay: delay.max(16),
+        }
+    }
+
+    /// Something goes from here on at the time `now`.
+    pub fn post(&mut self, now: u64, what: T, chance: &impl Chance) {
+        let late = match chance.once_in(64) {
+            true => self.delay,
+            false => self.delay / 16,
+        };
+        self.last = self.last.max(now + chance.below(late));
+        self.posted.push_back((self.last, what));
+    }
+
+    /// When all that is posted has arrived, if nothing holds it up.
+    pub fn last(&self) -> u64 {
+        self.last
+    }
+
+    /// When the next one arrives.
+    pub fn due(&self) -> Option<u64> {
+        self.posted.front().map(|(at, _)| *at)
+    }
+
+    /// The next one arrives now, whatever its time, unless nothing is under way.
+    pub fn take(&mut self) -> Option<(u64, T)> {
+        self.posted.pop_front()
+    }
+
+    /// What of the one that [`take`](Self::take) has returned has not arrived yet.
+    pub fn put_back(&mut self, rest: (u64, T)) {
+        self.posted.push_front(rest);
+    }
+
+    /// All that is under way, the next one first.
+    pub fn iter(&self) -> impl Iterator<Item = &T> {
+        self.posted.iter().map(|(_, what)| what)
+    }
+
+    /// Lose what is under way; how much it was.
+    pub fn lose(&mut self) -> usize {
+        let lost = self.posted.len();
+        self.posted.clear();
+        lost
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -235,6 +301,27 @@ mod tests {
         assert_eq!((found[0], found.len()), ((64, u64::MAX), 3));
         assert_eq!(posted[0].data, [4; LINE]);
         assert!(found.contains(&(0, 0xff)) && found.contains(&(64, 0xff)));
+    }
+
+    #[test]
+    fn what_is_posted_arrives_in_order_and_one_that_is_late_holds_up_the_others() {
+        let chance = Counter(Cell::new(7));
+        let mut way = Way::new(1600);
+        let mut late = 0;
+        for n in 0..2000 {
+            way.post(10 * n, n, &chance);
+            assert!(way.last() < 10 * n + 1600);
+            late += u64::from(way.last() >= 10 * n + 100);
+        }
+        assert!((50..1500).contains(&late), "{late}");
+        let mut before = 0;
+        for n in 0..2000 {
+            let due = way.due().expect("it is under way");
+            assert!(due >= before.max(10 * n));
+            before = due;
+            assert_eq!(way.take(), Some((due, n)));
+        }
+        assert!(way.due().is_none() && way.take().is_none());
     }
 
     #[test]

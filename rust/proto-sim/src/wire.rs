@@ -6,15 +6,16 @@
 //! 1. A store goes into the write-combining buffers of the processor that executes it, which are
 //!    `mp_bridge_model`'s. An access to a register empties them as a fence does, and [`DRAIN`] at
 //!    the latest.
-//! 2. What was written out is posted. Posted writes of one sender to one target stay in order,
-//!    registers among them; between senders there is no order. They take their time.
+//! 2. What was written out is posted (`mp_bridge_model::Way`). Posted writes of one sender to one
+//!    target stay in order, registers among them; between senders there is no order. They take their
+//!    time.
 //! 3. A line arrives in words of 8 bytes, in any order; the reader may look in between.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;
 
-use mp_bridge_model::{Buffers, Line, LINE};
+use mp_bridge_model::{Buffers, Line, Way, LINE};
 use mp_proto::mailbox;
 use mp_proto::memory::{Inbound, OutOfBounds, Outbound};
 
@@ -46,16 +47,11 @@ enum Posted {
     Message(u32),
 }
 
-struct Way {
-    at: u64,
-    what: Posted,
-}
-
 /// One direction of a link.
 pub struct Wire {
     open: [Buffers; CPUS],
     opened: u64,
-    posted: VecDeque<Way>,
+    posted: Way<Posted>,
     /// Where the window leads to; `None` while nobody is there.
     pub target: Option<Bytes>,
     /// The scratchpads that the sender writes for the target. They outlive both.
@@ -69,8 +65,6 @@ pub struct Wire {
     /// See above.
     pub lost: u64,
     now: u64,
-    last: u64,
-    delay: u64,
     dice: Dice,
 }
 
@@ -80,7 +74,7 @@ impl Wire {
         Rc::new(RefCell::new(Wire {
             open: Default::default(),
             opened: 0,
-            posted: VecDeque::new(),
+            posted: Way::new(delay),
             target: None,
             pads: dice.one_of(&[[0; 4], [u32::MAX; 4]]),
             messages: VecDeque::new(),
@@ -88,8 +82,6 @@ impl Wire {
             arrived: 0,
             lost: 0,
             now: 0,
-            last: 0,
-            delay,
             dice,
         }))
     }
@@ -140,7 +132,7 @@ impl Wire {
     /// Send a message, if the target's register has room.
     pub fn send_message(&mut self, cpu: usize, message: u32) -> bool {
         let under_way = self.posted.iter();
-        let under_way = under_way.filter(|way| matches!(way.what, Posted::Message(_)));
+        let under_way = under_way.filter(|what| matches!(what, Posted::Message(_)));
         if self.messages.len() + under_way.count() >= 4 {
             return false;
         }
@@ -150,25 +142,17 @@ impl Wire {
     }
 
     fn post(&mut self, what: Posted) {
-        let late = match self.dice.once_in(64) {
-            true => self.delay,
-            false => self.delay / 16,
-        };
-        self.last = self.last.max(self.now + self.dice.below(late));
-        self.posted.push_back(Way {
-            at: self.last,
-            what,
-        });
+        self.posted.post(self.now, what, &self.dice);
     }
 
     /// When all that is posted has arrived, if nothing holds it up.
     pub fn last(&self) -> u64 {
-        self.last
+        self.posted.last()
     }
 
     /// When something happens here next.
     pub fn due(&self) -> Option<u64> {
-        let front = self.posted.front().map(|way| way.at);
+        let front = self.posted.due();
         let open = self.open.iter().any(|open| !open.is_empty());
         let drain = open.then_some(self.opened + DRAIN);
         match (front, drain) {
@@ -185,7 +169,7 @@ impl Wire {
             self.flush_all();
             self.opened = now;
         }
-        while self.posted.front().is_some_and(|way| way.at <= now) && self.next() {}
+        while self.posted.due().is_some_and(|at| at <= now) && self.next() {}
     }
 
     /// Let the next write arrive before its time: the target looks just then.
@@ -198,7 +182,7 @@ impl Wire {
         if self.cut == Cut::Stalled {
             return false;
         }
-        let Some(mut way) = self.posted.pop_front() else {
+        let Some((at, mut what)) = self.posted.take() else {
             return false;
         };
         if self.cut == Cut::Lost {
@@ -206,7 +190,7 @@ impl Wire {
             return true;
         }
         self.arrived += 1;
-        match &mut way.what {
+        match &mut what {
             Posted::Pad(at, val) => self.pads[*at] = *val,
             Posted::Message(message) => self.messages.push_back(*message),
             Posted::Memory(line) => {
@@ -215,7 +199,7 @@ impl Wire {
                     apply(&mut target.borrow_mut(), line, now);
                 }
                 if line.set != 0 {
-                    self.posted.push_front(way);
+                    self.posted.put_back((at, what));
                 }
             }
         }
@@ -229,8 +213,7 @@ impl Wire {
 
     /// Lose what is under way for ever.
     pub fn lose(&mut self) {
-        self.lost += self.posted.len() as u64;
-        self.posted.clear();
+        self.lost += self.posted.lose() as u64;
     }
 }
 

@@ -19,9 +19,11 @@ use machine::{
     leave_atomic,
     memory,
     might_sleep,
+    order,
     point,
     queue,
-    usage, //
+    usage,
+    Kind, //
 };
 
 /// A class of locks, known by its address alone.
@@ -92,12 +94,18 @@ impl raw_lock {
 
     fn take(&self) -> bool {
         let taken = self.owner.compare_exchange(0, Self::me(), Relaxed, Relaxed);
+        if taken.is_ok() && self.class != 0 {
+            order::taken(self.queue(), self.class, self.name());
+        }
         taken.is_ok()
     }
 
     fn lock(&self) {
         if self.owner.load(Relaxed) == Self::me() {
             fail(format!("it takes a lock that it has: {}", self.name()));
+        }
+        if self.class != 0 {
+            order::wait_for(self.class, self.name());
         }
         while !self.take() {
             memory::check(self.queue());
@@ -116,7 +124,18 @@ impl raw_lock {
                 self.name()
             ));
         }
+        order::left(self.queue());
         queue::wake_all(self.queue());
+    }
+
+    /// Fail if the caller is no process, which alone may have a mutex.
+    fn note_mutex(&self) {
+        if context::kind() != Kind::Process {
+            fail(format!(
+                "it takes or leaves a mutex in an interrupt: {}",
+                self.name()
+            ));
+        }
     }
 }
 
@@ -156,7 +175,9 @@ pub unsafe fn mutex_lock(lock: *mut mutex) {
 pub unsafe fn mutex_trylock(lock: *mut mutex) -> i32 {
     point();
     // SAFETY: As the caller promises.
-    i32::from(unsafe { &*lock }.take())
+    let lock = unsafe { &*lock };
+    lock.note_mutex();
+    i32::from(lock.take())
 }
 
 /// # Safety
@@ -166,7 +187,9 @@ pub unsafe fn mutex_trylock(lock: *mut mutex) -> i32 {
 /// Fails if the caller does not have it.
 pub unsafe fn mutex_unlock(lock: *mut mutex) {
     // SAFETY: As the caller promises.
-    unsafe { &*lock }.unlock();
+    let lock = unsafe { &*lock };
+    lock.note_mutex();
+    lock.unlock();
     point();
 }
 

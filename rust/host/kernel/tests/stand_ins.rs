@@ -150,24 +150,120 @@ fn memory_that_is_waited_for_under_rcu_is_reported() {
     });
 }
 
-#[test]
-#[should_panic(expected = "deadlock")]
-fn locks_in_two_orders_are_found_by_some_seed() {
-    for seed in 0..SEEDS {
-        run(Plan::new(seed), || {
-            let (a, b) = (Counter::new(), Counter::new());
-            let (a2, b2) = (a.clone(), b.clone());
-            let other = spawn("other", Kind::Process, move || {
-                let _first = b2.mutex.lock();
-                let _second = a2.mutex.lock();
-            });
-            {
-                let _first = a.mutex.lock();
-                let _second = b.mutex.lock();
-            }
-            other.join();
+/// Three locks of classes of their own.
+#[pin_data]
+struct Three {
+    #[pin]
+    a: Mutex<u32>,
+    #[pin]
+    b: Mutex<u32>,
+    #[pin]
+    c: Mutex<u32>,
+}
+
+impl Three {
+    fn new() -> Arc<Self> {
+        let init = pin_init!(Self {
+            a <- new_mutex!(0, "a"),
+            b <- new_mutex!(0, "b"),
+            c <- new_mutex!(0, "c"),
         });
+        Arc::pin_init(init, GFP_KERNEL).expect("memory is there")
     }
+}
+
+#[test]
+#[should_panic(expected = "it takes a inside b, which is taken inside a elsewhere")]
+fn locks_in_two_orders_are_reported_though_nobody_waits() {
+    run(Plan::new(1), || {
+        let locks = Three::new();
+        let first = locks.a.lock();
+        drop(locks.b.lock());
+        drop(first);
+        // Other locks of the same classes.
+        let locks = Three::new();
+        let _first = locks.b.lock();
+        let _second = locks.a.lock();
+    });
+}
+
+#[test]
+#[should_panic(expected = "it takes a inside c, which is taken inside a elsewhere")]
+fn locks_in_a_circle_of_three_are_reported() {
+    run(Plan::new(1), || {
+        let locks = Three::new();
+        for (outer, inner) in [
+            (&locks.a, &locks.b),
+            (&locks.b, &locks.c),
+            (&locks.c, &locks.a),
+        ] {
+            let _outer = outer.lock();
+            drop(inner.lock());
+        }
+    });
+}
+
+#[test]
+#[should_panic(expected = "inside another lock of its class")]
+fn two_locks_of_a_class_at_a_time_are_reported() {
+    run(Plan::new(1), || {
+        let (one, other) = (Counter::new(), Counter::new());
+        let _first = one.mutex.lock();
+        let _second = other.mutex.lock();
+    });
+}
+
+#[test]
+fn an_attempt_may_be_in_any_order_and_what_is_left_is_not_held() {
+    run(Plan::new(1), || {
+        let locks = Three::new();
+        let first = locks.a.lock();
+        drop(locks.b.lock());
+        drop(first);
+        let second = locks.b.lock();
+        assert!(locks.a.try_lock().is_some());
+        drop(second);
+        let (first, second) = (locks.a.lock(), locks.b.lock());
+        // The outer one is left first.
+        drop(first);
+        drop(second);
+        drop(locks.b.lock());
+    });
+}
+
+#[test]
+#[should_panic(expected = "it takes or leaves a mutex in an interrupt: a")]
+fn an_attempt_at_a_mutex_in_an_interrupt_is_reported() {
+    run(Plan::new(1), || {
+        let locks = Three::new();
+        let handler = spawn("handler", Kind::Interrupt, move || {
+            drop(locks.a.try_lock());
+        });
+        handler.join();
+    });
+}
+
+#[test]
+#[should_panic(expected = "forgetful has ended with a lock")]
+fn a_process_that_ends_with_a_lock_is_reported() {
+    run(Plan::new(1), || {
+        let locks = Three::new();
+        let theirs = locks.clone();
+        let forgetful = spawn("forgetful", Kind::Process, move || {
+            core::mem::forget(theirs.a.lock());
+        });
+        forgetful.join();
+    });
+}
+
+#[test]
+#[should_panic(expected = "it frees memory with a in it, which somebody has")]
+fn memory_that_is_freed_with_a_lock_that_is_taken_is_reported() {
+    run(Plan::new(1), || {
+        let locks = Three::new();
+        core::mem::forget(locks.a.lock());
+        drop(locks);
+    });
 }
 
 /// What was there is noted when it goes.
@@ -259,6 +355,20 @@ fn an_allocation_fails_when_the_dice_say_so_and_nothing_is_lost() {
     };
     assert!((60..140).contains(&fails(1)), "{}", fails(1));
     assert_eq!(fails(2), fails(2));
+}
+
+#[test]
+fn the_allocation_of_a_number_fails_and_no_other_and_a_tests_own_are_not_counted() {
+    run(Plan::new(1), || {
+        machine::world::fail_allocation(2);
+        let fails = || KBox::new(1u8, GFP_KERNEL).is_err();
+        assert!(!machine::context::spared(fails));
+        assert_eq!([fails(), fails(), fails()], [false, true, false]);
+        assert!(machine::world::has_failed());
+        machine::world::fail_allocation(1);
+        assert!(!machine::world::has_failed(), "none was made");
+        assert!(!fails(), "it does not fail any more");
+    });
 }
 
 #[test]

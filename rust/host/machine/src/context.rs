@@ -4,6 +4,7 @@
 
 use crate::{
     host::Host,
+    order::Held,
     world::{
         chance,
         fail,
@@ -68,6 +69,10 @@ pub(crate) struct Context {
     softirqs_off: Cell<u32>,
     /// Whether it has disabled interrupts.
     interrupts_off: Cell<bool>,
+    /// Its allocations are not counted, and none fails because of its number.
+    is_spared: Cell<bool>,
+    /// Locks that it has.
+    pub(crate) held: RefCell<Vec<Held>>,
     /// What it waits for, in words.
     waits_for: RefCell<String>,
     ended: Cell<bool>,
@@ -90,6 +95,8 @@ impl Context {
             sections: Cell::new(0),
             softirqs_off: Cell::new(0),
             interrupts_off: Cell::new(false),
+            is_spared: Cell::new(false),
+            held: RefCell::default(),
             waits_for: RefCell::default(),
             ended: Cell::new(false),
         }
@@ -107,6 +114,11 @@ impl Context {
         assert!(
             self.atomic.get() == 0,
             "{} has ended in a section in which it must not sleep",
+            self.name
+        );
+        assert!(
+            self.held.borrow().is_empty(),
+            "{} has ended with a lock",
             self.name
         );
         self.ended.set(true);
@@ -144,6 +156,11 @@ impl Context {
     /// Whether it is in a section in which it must not sleep, and in which one.
     pub(crate) fn section(&self) -> Option<u64> {
         (self.atomic.get() != 0).then(|| self.sections.get())
+    }
+
+    /// Whether its allocations fail by number.
+    pub(crate) fn is_spared(&self) -> bool {
+        self.is_spared.get()
     }
 
     pub(crate) fn describe(&self) -> String {
@@ -297,6 +314,16 @@ pub fn interrupted<R>(kind: Kind, body: impl FnOnce() -> R) -> R {
     let result = body();
     leave_atomic();
     context.kind.set(before);
+    result
+}
+
+/// Call `body`, whose allocations
+/// [`fail_allocation`](crate::world::fail_allocation) does not count: a test's own.
+pub fn spared<R>(body: impl FnOnce() -> R) -> R {
+    let context = current(&world());
+    context.is_spared.set(true);
+    let result = body();
+    context.is_spared.set(false);
     result
 }
 

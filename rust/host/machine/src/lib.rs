@@ -28,6 +28,7 @@ pub mod context;
 pub mod dice;
 pub mod host;
 pub mod memory;
+pub mod order;
 pub mod queue;
 pub mod statics;
 pub mod symbols;

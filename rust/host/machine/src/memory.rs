@@ -2,7 +2,8 @@
 
 //! Allocations of the kernel.
 //!
-//! They fail when the dice say so. Freed memory is filled and kept for a while ([`QUARANTINE`]): code
+//! They fail when the dice say so, or if it is theirs to fail
+//! ([`fail_allocation`](crate::world::fail_allocation)). Freed memory is filled and kept for a while ([`QUARANTINE`]): code
 //! that still uses it finds nothing that makes sense, and code that frees it once more is found. Atomic
 //! variables, locks and counts of references in it are found to be gone ([`check`]).
 //!
@@ -14,6 +15,7 @@ use crate::{
         in_atomic,
         might_sleep, //
     },
+    order,
     world::{
         fail,
         world, //
@@ -119,7 +121,11 @@ fn fails(may_sleep: bool) -> bool {
     if may_sleep {
         might_sleep();
     }
-    let plan = world().plan.get();
+    let world = world();
+    if world.is_failing() {
+        return true;
+    }
+    let plan = world.plan.get();
     crate::chance(if may_sleep && !in_atomic() {
         plan.fails
     } else {
@@ -162,6 +168,17 @@ pub fn allocate(layout: Layout, may_sleep: bool) -> *mut u8 {
 /// Nobody uses it any more.
 pub unsafe fn free(start: *mut u8) {
     let world = world();
+    let size = world
+        .memory
+        .borrow()
+        .blocks
+        .get(&start.addr())
+        .map(|b| b.layout.size());
+    if let Some(name) = order::lock_within(start.addr(), size.unwrap_or(0)) {
+        fail(format!(
+            "it frees memory with {name} in it, which somebody has"
+        ));
+    }
     let mut memory = world.memory.borrow_mut();
     let Some(block) = memory.blocks.get_mut(&start.addr()) else {
         fail("it frees what has not been allocated");

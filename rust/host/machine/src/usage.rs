@@ -13,6 +13,7 @@ use crate::{
         softirqs_are_off,
         Kind, //
     },
+    order,
     world::{
         fail,
         world, //
@@ -47,25 +48,35 @@ fn usage(was_tried: bool) -> u8 {
     inside | on
 }
 
+/// What takes locks used as the first number says and comes where locks are taken as the second one
+/// says; `None` if nothing does.
+pub(crate) fn both(outer: u8, inner: u8) -> Option<&'static str> {
+    [
+        (bits::IN_INTERRUPT, bits::INTERRUPTS_ON, "interrupts"),
+        (bits::IN_SOFTIRQ, bits::SOFTIRQS_ON, "softirqs"),
+    ]
+    .into_iter()
+    .find_map(|(inside, on, what)| (outer & inside != 0 && inner & on != 0).then_some(what))
+}
+
 /// The caller takes a spin lock of this class and name, or tries to.
 ///
 /// Fails if locks of the class are taken in interrupts or softirqs and anywhere where those may come.
 pub fn note(class: usize, name: &str, was_tried: bool) {
     let world = world();
-    let all = {
+    let (before, all) = {
         let mut usages = world.usages.borrow_mut();
         let all = usages.entry(class).or_default();
+        let before = *all;
         *all |= usage(was_tried);
-        *all
+        (before, *all)
     };
-    for (both, what) in [
-        (bits::IN_INTERRUPT | bits::INTERRUPTS_ON, "interrupts"),
-        (bits::IN_SOFTIRQ | bits::SOFTIRQS_ON, "softirqs"),
-    ] {
-        if all & both == both {
-            fail(format!(
-                "it takes {name}, which is taken in {what} and elsewhere with {what} on"
-            ));
-        }
+    if let Some(what) = both(all, all) {
+        fail(format!(
+            "it takes {name}, which is taken in {what} and elsewhere with {what} on"
+        ));
+    }
+    if all != before {
+        order::assert_safe(class);
     }
 }

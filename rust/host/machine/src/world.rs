@@ -13,6 +13,7 @@ use crate::{
     },
     host::Host,
     memory::Memory,
+    order::Orders,
     queue::Queues,
     usage::Usages, //
 };
@@ -77,6 +78,9 @@ pub struct World {
     pub(crate) queues: RefCell<Queues>,
     pub(crate) memory: RefCell<Memory>,
     pub(crate) usages: RefCell<Usages>,
+    pub(crate) orders: RefCell<Orders>,
+    /// The allocation that fails, and how many come before it from now on.
+    failing: Cell<Option<(u64, u64)>>,
     next_context: Cell<u64>,
     /// Why the run has failed; see [`fail`].
     failure: RefCell<Option<String>>,
@@ -116,6 +120,8 @@ pub fn run(plan: Plan, main: impl FnOnce() + 'static) {
         queues: RefCell::default(),
         memory: RefCell::default(),
         usages: RefCell::default(),
+        orders: RefCell::default(),
+        failing: Cell::new(None),
         next_context: Cell::new(0),
         failure: RefCell::default(),
         panic: RefCell::default(),
@@ -137,7 +143,9 @@ fn tell_seeds() {
         std::panic::set_hook(Box::new(move |info| {
             let world = WORLD.try_with(|world| world.try_borrow().ok()?.clone());
             if let Ok(Some(world)) = world {
-                eprintln!("in the run of seed {}:", world.plan.get().seed);
+                let (seed, failing) = (world.plan.get().seed, world.failing.get());
+                let failing = failing.map(|(number, _)| format!(", allocation {number} fails"));
+                eprintln!("in the run of seed {seed}{}:", failing.unwrap_or_default());
                 let mut first = world.panic.borrow_mut();
                 first.get_or_insert_with(|| info.to_string());
             }
@@ -189,6 +197,16 @@ impl World {
     /// Those that have not ended, in the order in which they began.
     pub(crate) fn contexts(&self) -> Vec<Rc<Context>> {
         self.contexts.borrow().clone()
+    }
+
+    /// Whether the allocation that is made now is the one that fails.
+    pub(crate) fn is_failing(&self) -> bool {
+        let is_spared = self.running().is_some_and(|context| context.is_spared());
+        let Some((number, left)) = self.failing.get().filter(|_| !is_spared) else {
+            return false;
+        };
+        self.failing.set(Some((number, left.saturating_sub(1))));
+        left == 1
     }
 
     /// Give turns until all contexts have ended.
@@ -290,6 +308,20 @@ pub fn below(end: u64) -> u64 {
 pub fn set_failing_memory(odds: Odds) {
     let world = world();
     world.plan.set(world.plan.get().with_failing_memory(odds));
+}
+
+/// From now on one allocation fails: the `number`th, from 1 on, of whichever host.
+pub fn fail_allocation(number: u64) {
+    world().failing.set(Some((number, number)));
+}
+
+/// Whether the allocation that [`fail_allocation`] has named has been made. If not, it does not fail
+/// any more.
+pub fn has_failed() -> bool {
+    let world = world();
+    let failing = world.failing.get();
+    world.failing.set(failing.map(|(number, _)| (number, 0)));
+    failing.is_some_and(|(_, left)| left == 0)
 }
 
 /// Sleep until the clock shows `at`.

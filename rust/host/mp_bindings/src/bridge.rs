@@ -5,8 +5,9 @@
 //! What is stored through a window takes the way that `mp_bridge_model` describes. The contexts
 //! of a host stand for its processors: each has write-combining buffers of its own, which are written
 //! out by a barrier, by an access to a register, and after [`DRAIN`]. What was written out is
-//! posted: writes from one port to another one arrive in their order, registers and doorbells among
-//! them, and take their time. What arrives while the link is down is lost.
+//! posted: writes from one port to another one arrive in their order, registers among them, and take
+//! their time; some arrive before it, while the target looks. Doorbells are among them, or have no
+//! order with anything. What arrives while the link is down is lost; what is held up arrives later.
 
 use crate::{
     ntb_ctx_ops,
@@ -43,13 +44,11 @@ use machine::{
 use mp_bridge_model::{
     Buffers,
     Chance,
-    Line, //
+    Line,
+    Way as Posts, //
 };
 use std::{
-    collections::{
-        BTreeMap,
-        VecDeque, //
-    },
+    collections::BTreeMap,
     rc::{
         Rc,
         Weak, //
@@ -60,6 +59,8 @@ use std::{
 const PADS: usize = 32;
 /// Nanoseconds after which the buffers of all processors have been written out.
 const DRAIN: u64 = 2_000_000;
+/// Nanoseconds after which what is held up is looked at again.
+const STALL: u64 = 100_000;
 
 /// What a bridge is like.
 #[derive(Clone, Copy, Debug)]
@@ -74,6 +75,8 @@ pub struct Plan {
     pub latency: u64,
     /// How often a doorbell raises no interrupt.
     pub lost: Odds,
+    /// Whether doorbells overtake what was posted before them, come late, twice or not at all.
+    pub unordered: bool,
 }
 
 impl Default for Plan {
@@ -84,6 +87,7 @@ impl Default for Plan {
             doorbells: 18,
             latency: 2_000,
             lost: Odds::NEVER,
+            unordered: false,
         }
     }
 }
@@ -113,11 +117,20 @@ enum Posted {
 }
 
 /// The way from one port to another one.
-#[derive(Default)]
 struct Way {
-    posted: RefCell<VecDeque<Posted>>,
+    /// With the times at which they were posted.
+    posted: RefCell<Posts<(u64, Posted)>>,
     /// A context delivers.
     is_served: Cell<bool>,
+}
+
+impl Way {
+    fn new(latency: u64) -> Self {
+        Self {
+            posted: RefCell::new(Posts::new(latency)),
+            is_served: Cell::new(false),
+        }
+    }
 }
 
 /// A port of a bridge: the device that the host's NTB core knows.
@@ -151,6 +164,8 @@ pub struct Bridge {
     plan: Plan,
     ports: RefCell<Vec<Rc<ntb_dev>>>,
     is_cut: Cell<bool>,
+    is_stalled: Cell<bool>,
+    slowest: Cell<u64>,
 }
 
 /// The ports of a host, and what is mapped of their windows.
@@ -174,6 +189,12 @@ struct Mapped {
 /// The addresses of windows begin here, 4 GiB for each port.
 const WINDOWS: u64 = 1 << 40;
 
+impl core::fmt::Debug for Bridge {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "{:?}, {} ns", self.plan, self.slowest())
+    }
+}
+
 impl Bridge {
     /// A bridge between hosts.
     ///
@@ -186,6 +207,8 @@ impl Bridge {
             plan,
             ports: RefCell::default(),
             is_cut: Cell::new(false),
+            is_stalled: Cell::new(false),
+            slowest: Cell::new(0),
         });
         for (number, host) in hosts.iter().enumerate() {
             let ports = host.own::<Ports>();
@@ -196,6 +219,21 @@ impl Bridge {
             ports.list.borrow_mut().push((this.clone(), port));
         }
         this
+    }
+
+    /// Hold up all that is posted, or let it arrive. Nobody is told.
+    pub fn stall(&self, is_stalled: bool) {
+        self.is_stalled.set(is_stalled);
+    }
+
+    /// Whether each doorbell raises an interrupt, behind what was posted before it.
+    pub fn loses_nothing(&self) -> bool {
+        self.plan.lost == Odds::NEVER && !self.plan.unordered
+    }
+
+    /// Nanoseconds that a write has taken at most.
+    pub fn slowest(&self) -> u64 {
+        self.slowest.get()
     }
 
     /// Cut the cable, or plug it in: all links go down, or may come up.
@@ -249,7 +287,7 @@ impl ntb_dev {
             windows: (0..bridge.plan.windows * (ports - 1))
                 .map(|_| Cell::new(None))
                 .collect(),
-            ways: (0..ports).map(|_| Way::default()).collect(),
+            ways: (0..ports).map(|_| Way::new(bridge.plan.latency)).collect(),
             is_offline: Cell::new(false),
             has_failed: Cell::new(false),
         }
@@ -371,6 +409,11 @@ impl ntb_dev {
         }
     }
 
+    /// Whether a read gives all ones now: it may as long as the cable is cut.
+    pub(crate) fn reads_ones(&self) -> bool {
+        self.bridge().is_cut.get() && chance(Odds(1, 2))
+    }
+
     pub(crate) fn pad(&self, at: i32) -> Option<&Cell<u32>> {
         self.pads.get(usize::try_from(at).ok()?)
     }
@@ -379,12 +422,31 @@ impl ntb_dev {
         PADS
     }
 
-    /// Ring doorbells of all peers, behind what is posted.
+    /// Ring doorbells of all peers, behind what is posted if they have an order.
     pub(crate) fn ring(&self, bits: u64) {
         register();
+        let bridge = self.bridge();
         for to in (0..self.ways.len()).filter(|to| *to != self.number) {
-            self.post(to, Posted::Doorbells(bits));
+            if !bridge.plan.unordered {
+                self.post(to, Posted::Doorbells(bits));
+                continue;
+            }
+            let times = [0, 2, 2].get(below(32) as usize).copied().unwrap_or(1);
+            (0..times).for_each(|_| self.ring_apart(to, bits));
         }
+    }
+
+    /// Ring doorbells of a peer at any time.
+    fn ring_apart(&self, to: usize, bits: u64) {
+        let (bridge, from) = (self.bridge(), self.number);
+        let host = bridge.port(to).host.clone();
+        spawn_on(&host, "doorbell under way", Kind::Process, move || {
+            machine::sleep_until(machine::now() + below(bridge.plan.latency));
+            let (from, target) = (bridge.port(from), bridge.port(to));
+            if bridge.is_up(&from, &target) {
+                from.arrive(&target, Posted::Doorbells(bits));
+            }
+        });
     }
 
     /// Store a scratchpad of a peer, behind what is posted.
@@ -451,7 +513,8 @@ impl ntb_dev {
 
     fn post(&self, to: usize, what: Posted) {
         let way = &self.ways[to];
-        way.posted.borrow_mut().push_back(what);
+        let now = machine::now();
+        way.posted.borrow_mut().post(now, (now, what), &Dice);
         if !way.is_served.replace(true) {
             let (bridge, from) = (self.bridge(), self.number);
             spawn_on(&bridge.port(to).host, "bridge", Kind::Process, move || {
@@ -465,19 +528,27 @@ impl ntb_dev {
         let (bridge, way) = (self.bridge(), &self.ways[to]);
         let target = bridge.port(to);
         loop {
-            if chance(Odds(1, 16)) {
-                machine::sleep_until(machine::now() + below(bridge.plan.latency));
-            } else {
-                context::relax();
+            let due = way.posted.borrow().due();
+            match due {
+                None => break,
+                _ if bridge.is_stalled.get() => {
+                    machine::sleep_until(machine::now() + STALL);
+                    continue;
+                }
+                // Before its time: the target looks just then.
+                Some(at) if at > machine::now() && !chance(Odds(1, 8)) => machine::sleep_until(at),
+                Some(_) => context::relax(),
             }
-            let Some(what) = way.posted.borrow_mut().pop_front() else {
+            let Some((due, (at, what))) = way.posted.borrow_mut().take() else {
                 break;
             };
             if !bridge.is_up(self, &target) {
                 continue;
             }
+            let took = machine::now() - at;
+            bridge.slowest.set(bridge.slowest.get().max(took));
             if let Some(rest) = self.arrive(&target, what) {
-                way.posted.borrow_mut().push_front(rest);
+                way.posted.borrow_mut().put_back((due, (at, rest)));
             }
         }
         way.is_served.set(false);

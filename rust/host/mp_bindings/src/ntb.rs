@@ -318,7 +318,8 @@ functions! {
     }
     ntb_spad_read(port, at: i32) -> u32 {
         point();
-        port.pad(at).map_or(u32::MAX, |pad| pad.get())
+        let pad = port.pad(at).filter(|_| !port.reads_ones());
+        pad.map_or(u32::MAX, |pad| pad.get())
     }
     ntb_spad_write(port, at: i32, value: u32) -> i32 {
         point();

@@ -14,6 +14,7 @@ use machine::{
     memory,
     might_sleep,
     now,
+    order,
     point,
     queue,
     Kind, //
@@ -110,6 +111,7 @@ const SYSTEM: *mut c_void = ptr::dangling_mut::<u8>().cast();
 
 /// What is known of an item, by its address.
 struct Item {
+    class: usize,
     alarm: Rc<Alarm>,
     /// The queue that it was added to last.
     on: Rc<RefCell<Option<Rc<Workqueue>>>>,
@@ -117,21 +119,26 @@ struct Item {
 }
 
 impl Item {
-    fn new(work: *mut delayed_work) -> Rc<Self> {
+    fn new(work: *mut delayed_work, class: usize) -> Rc<Self> {
         let on = Rc::<RefCell<Option<Rc<Workqueue>>>>::default();
         let is_disabled = Rc::<Cell<bool>>::default();
         let (theirs, is_cancelled) = (on.clone(), is_disabled.clone());
         let alarm = Alarm::new("worker", Kind::Process, move || {
             let queue = theirs.borrow().clone().expect("an item that was queued");
             queue.run(&is_cancelled, || {
+                // As lockdep has it: whoever waits for the work waits for all that it waits for.
+                order::wait_for(class, "work");
+                order::taken(work.addr(), class, "work");
                 // SAFETY: An item is initialised as long as it is queued or runs: it is disabled
                 // before it is freed.
                 let (work, func) = unsafe { (&raw mut (*work).work, (*work).work.func) };
                 // SAFETY: What it was initialised with, called as a workqueue does.
                 unsafe { func.expect("a function")(work) };
+                order::left(work.addr());
             });
         });
         Rc::new(Self {
+            class,
             alarm,
             on,
             is_disabled,
@@ -162,7 +169,7 @@ pub unsafe fn init_delayed_work(
     work: *mut delayed_work,
     func: Option<Function>,
     _name: *const u8,
-    _key: *mut bindings::lock_class_key,
+    key: *mut bindings::lock_class_key,
 ) {
     let this = delayed_work {
         work: work_struct { func },
@@ -170,7 +177,10 @@ pub unsafe fn init_delayed_work(
     // SAFETY: As the caller promises.
     unsafe { work.write(this) };
     let items = host().own::<Items>();
-    items.0.borrow_mut().insert(work.addr(), Item::new(work));
+    items
+        .0
+        .borrow_mut()
+        .insert(work.addr(), Item::new(work, key.addr()));
 }
 
 /// # Safety
@@ -203,6 +213,7 @@ pub unsafe fn queue_delayed_once(queue: *mut c_void, work: *mut delayed_work, ms
 pub unsafe fn disable_delayed_work_sync(work: *mut delayed_work) -> bool {
     might_sleep();
     let item = item(work);
+    order::wait_for(item.class, "work");
     item.is_disabled.set(true);
     let was_queued = item.alarm.cancel();
     if let Some(queue) = &*item.on.borrow() {

@@ -342,27 +342,56 @@ fn softirqs_that_are_enabled_with_interrupts_off_are_reported() {
 }
 
 #[test]
-#[should_panic(expected = "waits for second, which other has")]
+#[should_panic(expected = "waits for the mutex, which main has")]
 fn a_deadlock_names_locks_and_owners() {
-    for seed in 0..SEEDS {
-        run(Plan::new(seed), || {
-            let init = pin_init!(Locks {
-                plain <- kernel::new_spinlock!((), "first"),
-                bh <- new_spinlock_bh!((), "second"),
-                irq <- new_spinlock_irqsave!((), "irq"),
-            });
-            let locks = Arc::pin_init(init, GFP_KERNEL).expect("memory is there");
-            let theirs = locks.clone();
-            let other = spawn("other", Kind::Process, move || {
-                let _second = theirs.bh.lock();
-                let _first = theirs.plain.lock();
-            });
-            let first = locks.plain.lock();
-            drop(locks.bh.lock());
-            drop(first);
-            other.join();
-        });
+    run(Plan::new(1), || {
+        let mutex = kernel::new_mutex!((), "the mutex");
+        let mutex = Arc::pin_init(mutex, GFP_KERNEL).expect("memory is there");
+        let theirs = mutex.clone();
+        let _held = mutex.lock();
+        let other = spawn("other", Kind::Process, move || drop(theirs.lock()));
+        other.join();
+    });
+}
+
+#[test]
+#[should_panic(
+    expected = "bh, which is taken in softirqs, has plain inside, which is taken with softirqs on"
+)]
+fn what_softirqs_wait_for_has_nothing_inside_whose_owner_they_interrupt() {
+    in_both(Kind::Softirq, |locks| {
+        if machine::context::kind() == Kind::Softirq {
+            return drop(locks.bh.lock());
+        }
+        drop(locks.plain.lock());
+        let _bh = locks.bh.lock();
+        drop(locks.plain.lock());
+    });
+}
+
+/// Work that takes a lock.
+struct Locking(Arc<kernel::sync::Mutex<()>>);
+
+impl Work for Locking {
+    fn run(&self) -> Option<u32> {
+        drop(self.0.lock());
+        None
     }
+}
+
+#[test]
+#[should_panic(expected = "it takes work inside the mutex, which is taken inside work elsewhere")]
+fn work_that_is_waited_for_with_a_lock_that_it_takes_is_reported() {
+    run(Plan::new(1), || {
+        let mutex = kernel::new_mutex!((), "the mutex");
+        let mutex = Arc::pin_init(mutex, GFP_KERNEL).expect("memory is there");
+        let work = Arc::new(Locking(mutex.clone()), GFP_KERNEL).expect("memory is there");
+        let worker = new_worker!(work).expect("memory is there");
+        worker.kick();
+        machine::sleep_until(machine::now() + 1_000_000);
+        let _held = mutex.lock();
+        worker.stop();
+    });
 }
 
 /// Work that notes when it begins, and sees that nobody else of its queue runs.

@@ -218,6 +218,102 @@ fn each_doorbell_raises_an_interrupt_unless_they_are_lost() {
     assert!(some > 0 && some < all, "{some}");
 }
 
+/// How often a doorbell is there before what was stored before it, over all seeds.
+fn early(unordered: bool) -> u32 {
+    let plan = bridge::Plan {
+        unordered,
+        latency: 50_000,
+        ..bridge::Plan::default()
+    };
+    let sum = Rc::new(Cell::new(0));
+    for seed in 0..SEEDS {
+        let sum = sum.clone();
+        run(Plan::new(seed), move || {
+            let hosts = [machine::host(), Host::add()];
+            let _bridge = Bridge::new(plan, &hosts);
+            let receiver = drive(&hosts[0], move |dev| {
+                let memory = open_window(dev);
+                let has_rung = || dev.db_read() & 1 != 0;
+                for number in 1..10_u64 {
+                    loop {
+                        let (rung, there) = (has_rung(), memory.read_u64(0) == Ok(number));
+                        if there {
+                            break;
+                        }
+                        sum.set(sum.get() + u32::from(rung));
+                        machine::context::relax();
+                    }
+                    // Without order it may not come at all.
+                    while !unordered && !has_rung() {
+                        machine::context::relax();
+                    }
+                    dev.db_clear(1).expect("a doorbell");
+                    dev.peer_spad_write(0, 0, number as u32)
+                        .expect("a scratchpad");
+                }
+                sleep_until(machine::now() + 1_000_000);
+            });
+            let sender = drive(&hosts[1], move |dev| {
+                let window = await_window(dev);
+                for number in 1..10_u64 {
+                    window.write_u64(0, number).expect("in the window");
+                    barrier::wmb();
+                    dev.peer_db_set(1).expect("a doorbell");
+                    while dev.spad_read(0) != number as u32 {
+                        sleep_until(machine::now() + 1000);
+                    }
+                }
+            });
+            receiver.join();
+            sender.join();
+        });
+    }
+    sum.get()
+}
+
+#[test]
+fn doorbells_overtake_what_was_stored_if_they_have_no_order() {
+    assert_eq!(early(false), 0);
+    assert!(early(true) > 20);
+}
+
+#[test]
+fn what_is_held_up_arrives_later_and_registers_may_read_as_ones_while_the_cable_is_cut() {
+    for seed in 0..SEEDS {
+        run(Plan::new(seed), || {
+            let hosts = [machine::host(), Host::add()];
+            let bridge = Bridge::new(bridge::Plan::default(), &hosts);
+            let receiver = drive(&hosts[0], move |dev| {
+                let memory = open_window(dev);
+                sleep_until(machine::now() + 100_000);
+                bridge.stall(true);
+                dev.peer_spad_write(0, 0, 1).expect("a scratchpad");
+                sleep_until(machine::now() + 1_000_000);
+                let seen = memory.read_u64(0);
+                sleep_until(machine::now() + 1_000_000);
+                assert_eq!(memory.read_u64(0), seen, "held up");
+                bridge.stall(false);
+                sleep_until(machine::now() + 3_000_000);
+                assert_ne!(memory.read_u64(0), seen, "it goes on");
+                bridge.cut(true);
+                let read = [(); 64].map(|()| dev.spad_read(OPEN));
+                assert!(read.contains(&u32::MAX), "ones");
+                bridge.cut(false);
+            });
+            let sender = drive(&hosts[1], |dev| {
+                let window = await_window(dev);
+                for number in 1..50_u64 {
+                    window.write_u64(0, number).expect("in the window");
+                    barrier::wmb();
+                    sleep_until(machine::now() + 100_000);
+                }
+            });
+            receiver.join();
+            sender.join();
+        });
+    }
+}
+
 #[test]
 #[should_panic(expected = "it reads through a window")]
 fn a_read_through_a_window_is_reported() {

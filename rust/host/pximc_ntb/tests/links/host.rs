@@ -2,6 +2,7 @@
 
 //! One of the hosts: its modules, and a function that sends and checks what it receives.
 
+use crate::ledger::Shared;
 use kernel::{
     error::code::{
         EAGAIN,
@@ -19,6 +20,8 @@ use kernel::{
     }, //
 };
 use machine::{
+    context,
+    memory::pieces_of,
     sleep_until,
     spawn_on,
     world::below,
@@ -67,7 +70,7 @@ const HEAD: usize = 8;
 
 /// Streams of frames, each with a sender and in an order of its own. Two of them share a ring: each
 /// sender publishes what the other one has put there.
-const STREAMS: [Priority; 3] = [Priority::Bulk, Priority::Bulk, Priority::High];
+pub(crate) const STREAMS: [Priority; 3] = [Priority::Bulk, Priority::Bulk, Priority::High];
 
 /// A byte of a frame's data.
 fn byte(number: u32, at: usize) -> u8 {
@@ -104,18 +107,23 @@ struct Checker {
     made: Atomic<u32>,
     completed: Atomic<u32>,
     peer: Atomic<u32>,
+    /// Frames of this host, and those of the other one.
+    sent: Shared,
+    theirs: Shared,
     /// Memory may run short: then frames are missing.
     may_lose: bool,
 }
 
 impl Checker {
-    fn new(may_lose: bool) -> Result<Arc<Self>> {
+    fn new([sent, theirs]: [Shared; 2], may_lose: bool) -> Result<Arc<Self>> {
         let this = pin_init!(Self {
             seen <- new_spinlock_bh!(Seen::default()),
             received: [const { Atomic::new(0) }; STREAMS.len()],
             made: Atomic::new(0),
             completed: Atomic::new(0),
             peer: Atomic::new(PeerId::SELF.0),
+            sent,
+            theirs,
             may_lose,
         });
         Arc::pin_init(this, GFP_KERNEL)
@@ -149,17 +157,28 @@ impl Checker {
         seen.next[stream] = Some(number + 1);
         seen.last[stream] = Some(number);
         drop(seen);
+        self.theirs.arrive(stream, number);
         self.received[stream].fetch_add(1, Relaxed);
     }
 
-    /// Send frames of a stream until told to stop.
-    fn send(self: &Arc<Self>, stream: usize, must_stop: &Cell<bool>) {
+    /// Send frames of a stream until told to stop, but not while told to rest.
+    fn send(self: &Arc<Self>, stream: usize, must_stop: &Cell<bool>, must_rest: &Cell<bool>) {
         let mut number = 0;
         // Rings get full, or mostly empty.
         let busy = !self.may_lose && below(2) == 0;
         let pause = if busy { 200_000 } else { 4_000_000 };
         while !must_stop.get() {
-            match self.send_one(stream, number) {
+            if must_rest.get() {
+                sleep_until(machine::now() + 20_000);
+                continue;
+            }
+            self.sent.get().begin(stream, number);
+            let result = self.send_one(stream, number);
+            match result {
+                Ok(()) => self.sent.accept(stream, number),
+                Err(_) => self.sent.refuse(stream, number),
+            }
+            match result {
                 Ok(()) => {
                     number += 1;
                     // The other one may find nothing, and go to sleep.
@@ -181,7 +200,7 @@ impl Checker {
             is_completed: false,
         };
         self.made.fetch_add(1, Relaxed);
-        let frame = Frame::new(FUNC, &[], STREAMS[stream], body)?;
+        let frame = context::spared(|| Frame::new(FUNC, &[], STREAMS[stream], body))?;
         let to = PeerId(self.peer.load(Relaxed));
         if to == PeerId::SELF {
             return Err(EINVAL);
@@ -201,6 +220,8 @@ impl Function for Checker {
         }
         seen.next = Default::default();
         drop(seen);
+        self.sent.get().turn();
+        self.theirs.get().expect();
         self.peer.store(peer.id().0, Relaxed);
     }
 
@@ -209,6 +230,12 @@ impl Function for Checker {
             return;
         }
         self.peer.store(PeerId::SELF.0, Relaxed);
+        self.sent.get().turn();
+        let lost = self.theirs.get().lost();
+        let counted = peer.stats().snapshot().rx_errors;
+        if lost > counted {
+            machine::fail(format!("{lost} frames are lost, {counted} are counted"));
+        }
         if !core::mem::replace(&mut self.seen.lock().is_there, false) {
             machine::fail("a peer goes that is not there");
         }
@@ -254,29 +281,52 @@ pub(crate) struct Machine {
     host: Rc<Host>,
     checker: Rc<RefCell<Option<Arc<Checker>>>>,
     must_stop: Rc<Cell<bool>>,
+    must_rest: Rc<Cell<bool>>,
     must_reload: Rc<Cell<bool>>,
+    /// Frames that it sends.
+    pub(crate) sent: Shared,
     main: Handle,
 }
 
 impl Machine {
-    /// Load the modules and send, until [`stop`](Self::stop) or [`reload`](Self::reload).
-    pub(crate) fn start(host: Rc<Host>, may_lose: bool) -> Self {
+    /// Load the modules and send, until [`stop`](Self::stop) or [`reload`](Self::reload). The ledgers
+    /// are those of what this host sends and of what the other one does.
+    pub(crate) fn start(host: Rc<Host>, ledgers: [Shared; 2], may_lose: bool) -> Self {
         let checker = Rc::<RefCell<Option<Arc<Checker>>>>::default();
         let must_stop = Rc::<Cell<bool>>::default();
+        let must_rest = Rc::<Cell<bool>>::default();
         let must_reload = Rc::<Cell<bool>>::default();
-        let (theirs, stop, reload) = (checker.clone(), must_stop.clone(), must_reload.clone());
+        let sent = ledgers[0].clone();
+        let shared = checker.clone();
+        let told = Told {
+            stop: must_stop.clone(),
+            rest: must_rest.clone(),
+            reload: must_reload.clone(),
+        };
         let main = spawn_on(&host, "host", Kind::Process, move || {
             sleep_until(machine::now() + below(2_000_000));
-            module::load(&mp_transport::HOST_MODULE).expect("memory is there");
-            let checker = Checker::new(may_lose).expect("memory is there");
-            live(&checker, &theirs, &stop, &reload).expect("memory is there");
+            until_there_is_memory(|| {
+                let loaded = module::load(&mp_transport::HOST_MODULE);
+                if loaded.is_err() {
+                    assert_eq!(
+                        pieces_of(&machine::host()),
+                        0,
+                        "pieces of what is not loaded"
+                    );
+                }
+                loaded
+            });
+            let checker = until_there_is_memory(|| Checker::new(ledgers.clone(), may_lose));
+            live(&checker, &shared, &told);
             module::unload(&mp_transport::HOST_MODULE);
         });
         Self {
             host,
             checker,
             must_stop,
+            must_rest,
             must_reload,
+            sent,
             main,
         }
     }
@@ -292,6 +342,11 @@ impl Machine {
     /// What it has printed.
     pub(crate) fn log(&self) -> std::vec::Vec<std::string::String> {
         kernel::print::take_log(&self.host)
+    }
+
+    /// Send nothing new, or send again.
+    pub(crate) fn rest(&self, rests: bool) {
+        self.must_rest.set(rests);
     }
 
     /// Unload the transport and load it again.
@@ -320,49 +375,60 @@ impl Machine {
 
     /// Nothing of the modules is left on the host.
     pub(crate) fn assert_nothing_left(&self) {
-        assert_eq!(
-            machine::memory::pieces_of(&self.host),
-            0,
-            "pieces of memory"
-        );
+        assert_eq!(pieces_of(&self.host), 0, "pieces of memory");
     }
 }
 
-/// Load the transport, as soon as there is memory for it and for its device.
-fn load() {
+/// What there is memory for in the end.
+fn until_there_is_memory<T>(mut get: impl FnMut() -> Result<T>) -> T {
     loop {
-        match module::load(&pximc_ntb::HOST_MODULE) {
-            Ok(()) if ports_are_bound() => return,
-            Ok(()) => module::unload(&pximc_ntb::HOST_MODULE),
+        match get() {
+            Ok(got) => return got,
             Err(e) => assert_eq!(e, ENOMEM),
         }
         sleep_until(machine::now() + 100_000);
     }
 }
 
-/// Live with the message frame service, until `stop`.
-fn live(
-    checker: &Arc<Checker>,
-    shared: &RefCell<Option<Arc<Checker>>>,
-    stop: &Rc<Cell<bool>>,
-    reload: &Cell<bool>,
-) -> Result {
+/// Load the transport, as soon as there is memory for it and for its device.
+fn load() {
+    until_there_is_memory(|| {
+        module::load(&pximc_ntb::HOST_MODULE)?;
+        if ports_are_bound() {
+            return Ok(());
+        }
+        module::unload(&pximc_ntb::HOST_MODULE);
+        Err(ENOMEM)
+    });
+}
+
+/// What a host is told.
+struct Told {
+    stop: Rc<Cell<bool>>,
+    rest: Rc<Cell<bool>>,
+    reload: Rc<Cell<bool>>,
+}
+
+/// Live with the message frame service, until told to stop.
+fn live(checker: &Arc<Checker>, shared: &RefCell<Option<Arc<Checker>>>, told: &Told) {
     *shared.borrow_mut() = Some(checker.clone());
-    let registration = Registration::new(FUNC, checker.clone())?;
+    let registration = until_there_is_memory(|| Registration::new(FUNC, checker.clone()));
     load();
     let senders: std::vec::Vec<_> = (0..STREAMS.len())
         .map(|stream| {
-            let (checker, stop) = (checker.clone(), stop.clone());
-            machine::spawn("sender", Kind::Process, move || checker.send(stream, &stop))
+            let (checker, stop, rest) = (checker.clone(), told.stop.clone(), told.rest.clone());
+            machine::spawn("sender", Kind::Process, move || {
+                checker.send(stream, &stop, &rest);
+            })
         })
         .collect();
-    while !stop.get() {
+    while !told.stop.get() {
         sleep_until(machine::now() + below(1_000_000));
-        if reload.get() {
+        if told.reload.get() {
             module::unload(&pximc_ntb::HOST_MODULE);
             sleep_until(machine::now() + below(1_000_000_000));
             load();
-            reload.set(false);
+            told.reload.set(false);
         }
     }
     // In the middle of what is sent, or behind it.
@@ -378,5 +444,4 @@ fn live(
     let (made, completed) = (checker.made.load(Relaxed), checker.completed.load(Relaxed));
     assert_eq!(made, completed, "frames that were made, and completed");
     *shared.borrow_mut() = None;
-    Ok(())
 }
