@@ -16,7 +16,8 @@ use crate::{
     quota::{
         Kind,
         Leased,
-        Share, //
+        Share,
+        WindowShare, //
     },
     ready::{
         self,
@@ -55,6 +56,7 @@ use mp_kernel::{
         File,
         Opening, //
     },
+    dmem::Charge,
     error,
     process::{
         Owner,
@@ -83,6 +85,7 @@ use mp_proto::{
         Params, //
     }, //
 };
+use mp_transport::memory::Memory;
 
 /// How many objects there may be.
 pub(crate) struct Limits {
@@ -121,6 +124,11 @@ const CLOSED: u64 = 4;
 /// The bytes that so many take, in whole pages.
 fn in_pages(len: u64) -> u64 {
     len.checked_next_multiple_of(PAGE).unwrap_or(u64::MAX)
+}
+
+/// Whether a session is of use without a local window.
+fn is_local_optional(params: &Params) -> bool {
+    params.local.min == 0 && params.remote.max != 0
 }
 
 /// What all contexts share.
@@ -431,7 +439,7 @@ impl Context {
         &self,
         link: &Link,
         mut params: Params,
-        f: impl FnOnce(Params, (Share, Option<Share>)) -> Result<Arc<Session>>,
+        f: impl FnOnce(Params, (Share, Option<WindowShare>)) -> Result<Arc<Session>>,
     ) -> Result<Arc<Session>> {
         let limits = &self.shared.limits;
         let most = u64::from(limits.user_sessions);
@@ -475,30 +483,57 @@ impl Context {
     }
 
     /// What the local window of a session counts as, which is made smaller if need be. Where
-    /// the memory is the caller's own, it does not count.
+    /// the memory is the caller's own, or the link is down and nothing is opened, it does not count.
     ///
     /// # Errors
     ///
     /// `EDQUOT`, `ENOMEM`.
-    fn share_window(&self, link: &Link, params: &mut Params) -> Result<Option<Share>> {
+    fn share_window(&self, link: &Link, params: &mut Params) -> Result<Option<WindowShare>> {
         let memory = link.memory();
-        let total = memory.map_or(0, |memory| memory.limits().local_total);
-        let Some(most) = self.shared.limits.memory(total) else {
+        let Some(memory) = memory.filter(|_| params.location != Location::Physical) else {
             return Ok(None);
         };
-        if params.location == Location::Physical || params.local.max == 0 {
+        let total = memory.limits().local_total;
+        let user = self.share_of_user(link, params, total)?;
+        let group = self.charge_window(&memory, params, total)?;
+        let counts = params.local.max != 0 && total != 0;
+        Ok(counts.then(|| WindowShare::new(user, group)))
+    }
+
+    /// What it counts as for its user, if there is a limit to that.
+    fn share_of_user(&self, link: &Link, params: &mut Params, total: u64) -> Result<Option<Share>> {
+        let limit = self.shared.limits.memory(total);
+        let Some(most) = limit.filter(|_| params.local.max != 0) else {
             return Ok(None);
-        }
+        };
         let kind = Kind::Memory(Some(link.interface().id()));
         // Segments for that peer count as the same.
         Leased::settle();
         let left = Share::left(&self.payers, kind, most);
-        if left == 0 && params.local.min == 0 && params.remote.max != 0 {
+        if left == 0 && is_local_optional(params) {
             params.local.max = 0;
             return Ok(None);
         }
         params.local.max = params.local.max.min(left.max(params.local.min).max(1));
         Share::new(&self.payers, kind, in_pages(params.local.max), most).map(Some)
+    }
+
+    /// What it counts as for the control group of the caller, which may have less than the user.
+    fn charge_window(&self, memory: &Memory, params: &mut Params, total: u64) -> Result<Charge> {
+        let least = params.local.min.max(1);
+        let mut len = params.local.max.min(total);
+        loop {
+            let charged = memory.charge_caller(len);
+            if len == 0 || charged.as_ref().err() != Some(&error::quota()) {
+                return charged;
+            }
+            len = match len > least {
+                true => (len / 2).max(least),
+                false if is_local_optional(params) => 0,
+                false => return charged,
+            };
+            params.local.max = len;
+        }
     }
 
     /// What an object counts as, and its memory.

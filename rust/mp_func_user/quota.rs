@@ -12,6 +12,7 @@ use kernel::{
     sync::Arc, //
 };
 use mp_kernel::{
+    dmem::Charge,
     error,
     process::{
         Payer,
@@ -210,6 +211,23 @@ impl Drop for Share {
         if accounts.is_empty() {
             // Nobody drops what is static.
             *accounts = KVec::new();
+        }
+    }
+}
+
+/// What the memory of a session counts as: for its user, if users are limited, and for the control group
+/// of the process that has opened it.
+pub(crate) struct WindowShare {
+    _user: Option<Share>,
+    _group: Charge,
+}
+
+impl WindowShare {
+    /// Both of them.
+    pub(crate) fn new(user: Option<Share>, group: Charge) -> Self {
+        Self {
+            _user: user,
+            _group: group,
         }
     }
 }

@@ -17,7 +17,10 @@ use crate::{
         Signal, //
     },
     park,
-    quota::Share,
+    quota::{
+        Share,
+        WindowShare, //
+    },
     ready::{
         self,
         Ready, //
@@ -159,7 +162,7 @@ pub(crate) struct State {
     /// Its status word, until it is closed.
     word: Option<Word>,
     /// What its local window counts as, as long as the partner may reach memory because of it.
-    memory: Option<Share>,
+    memory: Option<WindowShare>,
     /// The physical memory of a server, until it is closed.
     range: Option<DeviceRange>,
 }
@@ -275,7 +278,7 @@ impl Session {
         data: KVec<u8>,
         is_pending: bool,
         word: Word,
-        (place, memory): (Share, Option<Share>),
+        (place, memory): (Share, Option<WindowShare>),
     ) -> Result<Arc<Self>> {
         let ready = Ready::of_session()?;
         let data = Arc::new(data, GFP_KERNEL_ACCOUNT)?;

@@ -64,6 +64,7 @@ use mp_kernel::{
         Attached,
         Part, //
     },
+    dmem::Charge,
     error,
     iomem::DeviceRange,
     sync::RcuArc,
@@ -590,6 +591,26 @@ impl Memory {
     /// are too many pieces, `ENOMEM`, `ENOTCONN` once the epoch is over.
     pub fn alloc(&self, len: u64) -> Result<Local> {
         self.pool.alloc(self.epoch, len)
+    }
+
+    /// As [`alloc`](Self::alloc), for the calling process: its control group is charged until the piece
+    /// is nobody's any more.
+    ///
+    /// # Errors
+    ///
+    /// Those of that, and `EDQUOT` if the group may not have so much of this memory.
+    pub fn alloc_for_caller(&self, len: u64) -> Result<Local> {
+        self.pool.alloc_for_caller(self.epoch, len)
+    }
+
+    /// Charge the control group of the calling process for so many bytes of the arena, in whole pages,
+    /// of which a piece will be cut later. Nothing is charged for more than there are. Sleeps.
+    ///
+    /// # Errors
+    ///
+    /// `EDQUOT` if the group may not have so many, `ENOMEM`.
+    pub fn charge_caller(&self, len: u64) -> Result<Charge> {
+        self.pool.arena().charge(len)
     }
 
     /// Whether the peer can reach a piece once it is granted: its own arena's, and those

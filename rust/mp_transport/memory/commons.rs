@@ -218,7 +218,7 @@ impl Commons {
         let bytes = Arc::new(Pages(pages.clone()), GFP_KERNEL)?;
         let stock = Stock::new(
             (reach::COMMONS, true),
-            pages.len() as u64,
+            (c"commons", pages.len() as u64),
             bytes,
             (MAX_PIECES, MANY_LINKS),
         )?;
@@ -309,6 +309,16 @@ impl Commons {
     /// memory goes.
     pub fn alloc(&self, len: u64) -> Result<Local> {
         Local::cut(&self.source()?, len)
+    }
+
+    /// As [`alloc`](Self::alloc), for the calling process: its control group is charged until the piece
+    /// is nobody's any more.
+    ///
+    /// # Errors
+    ///
+    /// Those of that, and `EDQUOT` if the group may not have so much of the memory that it is cut from.
+    pub fn alloc_for_caller(&self, len: u64) -> Result<Local> {
+        Local::cut_for_caller(&self.source()?, len)
     }
 
     /// How much memory there is for [`alloc`](Self::alloc) now; nothing if there is to be

@@ -24,6 +24,7 @@ use kernel::{
     prelude::*,
     sync::Arc, //
 };
+use mp_kernel::dmem::Charge;
 use mp_proto::{
     layout::PAGE,
     reach::{
@@ -97,7 +98,16 @@ pub struct Local {
 impl Local {
     /// Cut a piece; see [`Memory::alloc`].
     pub(super) fn cut(stock: &Arc<Stock>, len: u64) -> Result<Self> {
-        let tenant = Some(Tenant::new()?);
+        Self::cut_charged(stock, len, Charge::NONE)
+    }
+
+    /// Cut a piece for the calling process; see [`Memory::alloc_for_caller`].
+    pub(super) fn cut_for_caller(stock: &Arc<Stock>, len: u64) -> Result<Self> {
+        Self::cut_charged(stock, len, stock.charge(len)?)
+    }
+
+    fn cut_charged(stock: &Arc<Stock>, len: u64, charge: Charge) -> Result<Self> {
+        let tenant = Some(Tenant::new(charge)?);
         let local = Self {
             off: stock.cut(len)?,
             stock: stock.clone(),

@@ -22,6 +22,7 @@ use crate::frame::FuncId;
 use kernel::{
     new_mutex,
     prelude::*,
+    str::CStr,
     sync::{
         atomic::{
             Atomic,
@@ -89,18 +90,22 @@ pub struct Further {
 /// For transports.
 impl Pool {
     /// A pool of the first `len` bytes of some memory, rounded down to pages, and of
-    /// what the link has besides.
+    /// what the link has besides. Control groups are limited in that memory under `mp/` and its name.
     ///
     /// # Errors
     ///
     /// `ENOMEM`.
-    pub fn new(len: u64, bytes: Arc<dyn LocalBytes>, further: Further) -> Result<Arc<Self>> {
+    pub fn new(
+        (name, len): (&CStr, u64),
+        bytes: Arc<dyn LocalBytes>,
+        further: Further,
+    ) -> Result<Arc<Self>> {
         let pieces = match further.is_lasting {
             true => HOST_PIECES,
             false => MAX_PIECES,
         };
         let window = (reach::ARENA, further.is_lasting);
-        let arena = Stock::new(window, len, bytes, (pieces, 1))?;
+        let arena = Stock::new(window, (name, len), bytes, (pieces, 1))?;
         let exposed = Exposed::new(further.windows)?;
         let share = further.commons;
         let this = Arc::pin_init(
@@ -202,6 +207,12 @@ impl Pool {
     pub(super) fn alloc(&self, epoch: u64, len: u64) -> Result<Local> {
         drop(self.in_epoch(epoch)?);
         Local::cut(&self.arena, len)
+    }
+
+    /// See [`Memory::alloc_for_caller`](super::Memory::alloc_for_caller).
+    pub(super) fn alloc_for_caller(&self, epoch: u64, len: u64) -> Result<Local> {
+        drop(self.in_epoch(epoch)?);
+        Local::cut_for_caller(&self.arena, len)
     }
 
     /// See [`Memory::can_grant`](super::Memory::can_grant).
