@@ -4,7 +4,6 @@
 #include <linux/err.h>
 #include <linux/memcontrol.h>
 #include <linux/sched/mm.h>
-#include <linux/version.h>
 
 /* The memory control group of the calling process; NULL without such groups. */
 __mp_helper void *mp_helper_memory_group_get(void)
@@ -31,7 +30,7 @@ __mp_helper void *mp_helper_memory_group_charge(void *group)
 __mp_helper int mp_helper_dmem_region_register(u64 size, const char *name, void **ret)
 {
 	struct dmem_cgroup_region *region;
-#if LINUX_VERSION_CODE >= KERNEL_VERSION(7, 3, 0)
+#ifdef MP_DMEM_HAS_INIT
 	const struct dmem_cgroup_init init = { .size = size };
 
 	region = dmem_cgroup_register_region(&init, "%s", name);
