@@ -131,6 +131,29 @@ fn is_local_optional(params: &Params) -> bool {
     params.local.min == 0 && params.remote.max != 0
 }
 
+/// What a local window counts as for the control group of the calling process, which may have less
+/// than is asked for: it is made smaller then, but no smaller than it has to be.
+///
+/// # Errors
+///
+/// `EDQUOT`, `ENOMEM`.
+fn charge_window(memory: &Memory, params: &mut Params, total: u64) -> Result<Charge> {
+    let least = params.local.min.max(1);
+    let mut len = params.local.max.min(total);
+    loop {
+        let charged = memory.charge_caller(len);
+        if len == 0 || charged.as_ref().err() != Some(&error::quota()) {
+            return charged;
+        }
+        len = match len > least {
+            true => (len / 2).max(least),
+            false if is_local_optional(params) => 0,
+            false => return charged,
+        };
+        params.local.max = len;
+    }
+}
+
 /// What all contexts share.
 pub(crate) struct Shared {
     pub(crate) links: Arc<Links>,
@@ -483,57 +506,42 @@ impl Context {
     }
 
     /// What the local window of a session counts as, which is made smaller if need be. Where
-    /// the memory is the caller's own, or the link is down and nothing is opened, it does not count.
+    /// the memory is the caller's own, it does not count.
     ///
     /// # Errors
     ///
-    /// `EDQUOT`, `ENOMEM`.
+    /// `EDQUOT`, `ENETDOWN` if the link is down, `ENOMEM`.
     fn share_window(&self, link: &Link, params: &mut Params) -> Result<Option<WindowShare>> {
-        let memory = link.memory();
-        let Some(memory) = memory.filter(|_| params.location != Location::Physical) else {
+        if params.location == Location::Physical || params.local.max == 0 {
             return Ok(None);
-        };
+        }
+        let memory = link.memory().ok_or(error::net_down())?;
         let total = memory.limits().local_total;
-        let user = self.share_of_user(link, params, total)?;
-        let group = self.charge_window(&memory, params, total)?;
-        let counts = params.local.max != 0 && total != 0;
-        Ok(counts.then(|| WindowShare::new(user, group)))
+        let kind = Kind::Memory(Some(link.interface().id()));
+        let most = self.shared.limits.memory(total);
+        if let Some(most) = most {
+            self.fit_to_user(kind, most, params);
+        }
+        // The user has no more of it than the group may have.
+        let group = charge_window(&memory, params, total)?;
+        if params.local.max == 0 {
+            return Ok(None);
+        }
+        let len = in_pages(params.local.max);
+        let user = most.map(|most| Share::new(&self.payers, kind, len, most));
+        Ok(Some(WindowShare::new(user.transpose()?, group)))
     }
 
-    /// What it counts as for its user, if there is a limit to that.
-    fn share_of_user(&self, link: &Link, params: &mut Params, total: u64) -> Result<Option<Share>> {
-        let limit = self.shared.limits.memory(total);
-        let Some(most) = limit.filter(|_| params.local.max != 0) else {
-            return Ok(None);
-        };
-        let kind = Kind::Memory(Some(link.interface().id()));
+    /// Make a local window smaller where its user may not have so much, but no smaller than it has to be.
+    fn fit_to_user(&self, kind: Kind, most: u64, params: &mut Params) {
         // Segments for that peer count as the same.
         Leased::settle();
         let left = Share::left(&self.payers, kind, most);
-        if left == 0 && is_local_optional(params) {
-            params.local.max = 0;
-            return Ok(None);
-        }
-        params.local.max = params.local.max.min(left.max(params.local.min).max(1));
-        Share::new(&self.payers, kind, in_pages(params.local.max), most).map(Some)
-    }
-
-    /// What it counts as for the control group of the caller, which may have less than the user.
-    fn charge_window(&self, memory: &Memory, params: &mut Params, total: u64) -> Result<Charge> {
-        let least = params.local.min.max(1);
-        let mut len = params.local.max.min(total);
-        loop {
-            let charged = memory.charge_caller(len);
-            if len == 0 || charged.as_ref().err() != Some(&error::quota()) {
-                return charged;
-            }
-            len = match len > least {
-                true => (len / 2).max(least),
-                false if is_local_optional(params) => 0,
-                false => return charged,
-            };
-            params.local.max = len;
-        }
+        let least = match is_local_optional(params) {
+            true => 0,
+            false => params.local.min.max(1),
+        };
+        params.local.max = params.local.max.min(left.max(least));
     }
 
     /// What an object counts as, and its memory.
