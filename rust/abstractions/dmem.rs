@@ -13,7 +13,8 @@ use crate::error;
 use kernel::{
     error::to_result,
     prelude::*,
-    str::CString, //
+    str::CString,
+    sync::Arc, //
 };
 
 /// Memory that groups are charged for, until it is dropped. Charges may last longer.
@@ -59,7 +60,10 @@ impl Region {
         let charged = to_result(unsafe { mp_bindings::dmem_charge(self.0, len, &mut pool) });
         match charged {
             // INVARIANT: Just charged.
-            Ok(()) => Ok(Charge { pool, len }),
+            Ok(()) => {
+                let held = Arc::new(Charged { pool, len }, GFP_KERNEL)?;
+                Ok(Charge { _held: Some(held) })
+            }
             Err(e) if e == EAGAIN => Err(error::quota()),
             Err(e) => Err(e),
         }
@@ -73,31 +77,31 @@ impl Drop for Region {
     }
 }
 
-/// What a group is charged for, until this is dropped: in any context.
-///
+/// What a group is charged for, until the last copy of this is dropped: in any context.
+#[derive(Clone)]
+pub struct Charge {
+    _held: Option<Arc<Charged>>,
+}
+
+impl Charge {
+    /// None.
+    pub const NONE: Self = Self { _held: None };
+}
+
 /// # Invariants
 ///
-/// `pool` is null, or was charged with `len` bytes and keeps that charge.
-pub struct Charge {
+/// `pool` was charged with `len` bytes and keeps that charge.
+struct Charged {
     pool: *mut c_void,
     len: u64,
 }
 
 // SAFETY: A charge is not tied to a thread.
-unsafe impl Send for Charge {}
+unsafe impl Send for Charged {}
 // SAFETY: Nothing is done with a shared one.
-unsafe impl Sync for Charge {}
+unsafe impl Sync for Charged {}
 
-impl Charge {
-    /// None.
-    pub const NONE: Self = Self {
-        // INVARIANT: Nothing is charged.
-        pool: core::ptr::null_mut(),
-        len: 0,
-    };
-}
-
-impl Drop for Charge {
+impl Drop for Charged {
     fn drop(&mut self) {
         // SAFETY: By the invariants; the pool is there as long as it is charged, also without its region.
         unsafe { mp_bindings::dmem_uncharge(self.pool, self.len) };

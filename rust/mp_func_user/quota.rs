@@ -219,7 +219,7 @@ impl Drop for Share {
 /// of the process that has opened it.
 pub(crate) struct WindowShare {
     _user: Option<Share>,
-    _group: Charge,
+    group: Charge,
 }
 
 impl WindowShare {
@@ -227,7 +227,13 @@ impl WindowShare {
     pub(crate) fn new(user: Option<Share>, group: Charge) -> Self {
         Self {
             _user: user,
-            _group: group,
+            group,
         }
+    }
+
+    /// What memory that is cut for the session counts as, as long as that may be reached: for the
+    /// group, whatever becomes of the session, of the link, and of this module.
+    pub(crate) fn group(&self) -> &Charge {
+        &self.group
     }
 }

@@ -47,6 +47,7 @@ use kernel::{
 };
 use mp_kernel::{
     barrier,
+    dmem::Charge,
     error,
     iomem::DeviceRange,
     iommu::Rights,
@@ -738,6 +739,13 @@ impl Session {
     /// a partner as well.
     pub(crate) fn claim(&self, range: DeviceRange) {
         self.state.lock().range = Some(range);
+    }
+
+    /// What memory for its local window counts as for the control group that has opened it.
+    pub(crate) fn charge(&self) -> Charge {
+        let state = self.state.lock();
+        let memory = state.memory.as_ref();
+        memory.map_or(Charge::NONE, |memory| memory.group().clone())
     }
 
     /// Nobody reaches memory because of it: that does not count any more.

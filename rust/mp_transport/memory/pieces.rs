@@ -96,17 +96,8 @@ pub struct Local {
 }
 
 impl Local {
-    /// Cut a piece; see [`Memory::alloc`].
-    pub(super) fn cut(stock: &Arc<Stock>, len: u64) -> Result<Self> {
-        Self::cut_charged(stock, len, Charge::NONE)
-    }
-
-    /// Cut a piece for the calling process; see [`Memory::alloc_for_caller`].
-    pub(super) fn cut_for_caller(stock: &Arc<Stock>, len: u64) -> Result<Self> {
-        Self::cut_charged(stock, len, stock.charge(len)?)
-    }
-
-    fn cut_charged(stock: &Arc<Stock>, len: u64, charge: Charge) -> Result<Self> {
+    /// Cut a piece; see [`Memory::alloc_charged`].
+    pub(super) fn cut(stock: &Arc<Stock>, len: u64, charge: Charge) -> Result<Self> {
         let tenant = Some(Tenant::new(charge)?);
         let local = Self {
             off: stock.cut(len)?,

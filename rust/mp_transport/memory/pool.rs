@@ -33,7 +33,10 @@ use kernel::{
         MutexGuard, //
     }, //
 };
-use mp_kernel::error;
+use mp_kernel::{
+    dmem::Charge,
+    error, //
+};
 use mp_proto::reach::{
     self,
     Place, //
@@ -204,15 +207,9 @@ impl Pool {
     }
 
     /// See [`Memory::alloc`](super::Memory::alloc).
-    pub(super) fn alloc(&self, epoch: u64, len: u64) -> Result<Local> {
+    pub(super) fn alloc(&self, epoch: u64, len: u64, charge: Charge) -> Result<Local> {
         drop(self.in_epoch(epoch)?);
-        Local::cut(&self.arena, len)
-    }
-
-    /// See [`Memory::alloc_for_caller`](super::Memory::alloc_for_caller).
-    pub(super) fn alloc_for_caller(&self, epoch: u64, len: u64) -> Result<Local> {
-        drop(self.in_epoch(epoch)?);
-        Local::cut_for_caller(&self.arena, len)
+        Local::cut(&self.arena, len, charge)
     }
 
     /// See [`Memory::can_grant`](super::Memory::can_grant).
