@@ -225,10 +225,7 @@ pub(crate) struct WindowShare {
 impl WindowShare {
     /// Both of them.
     pub(crate) fn new(user: Option<Share>, group: Charge) -> Self {
-        Self {
-            _user: user,
-            group,
-        }
+        Self { _user: user, group }
     }
 
     /// What memory that is cut for the session counts as, as long as that may be reached: for the
