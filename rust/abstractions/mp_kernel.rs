@@ -50,6 +50,7 @@ pub mod contiguous;
 pub mod cpu;
 pub mod dma_buf;
 pub mod dma_engine;
+pub mod dmem;
 pub mod error;
 pub mod eventfd;
 pub mod fifo;

@@ -16,7 +16,8 @@ use crate::{
     quota::{
         Kind,
         Leased,
-        Share, //
+        Share,
+        WindowShare, //
     },
     ready::{
         self,
@@ -55,6 +56,7 @@ use mp_kernel::{
         File,
         Opening, //
     },
+    dmem::Charge,
     error,
     process::{
         Owner,
@@ -83,6 +85,7 @@ use mp_proto::{
         Params, //
     }, //
 };
+use mp_transport::memory::Memory;
 
 /// How many objects there may be.
 pub(crate) struct Limits {
@@ -121,6 +124,34 @@ const CLOSED: u64 = 4;
 /// The bytes that so many take, in whole pages.
 fn in_pages(len: u64) -> u64 {
     len.checked_next_multiple_of(PAGE).unwrap_or(u64::MAX)
+}
+
+/// Whether a session is of use without a local window.
+fn is_local_optional(params: &Params) -> bool {
+    params.local.min == 0 && params.remote.max != 0
+}
+
+/// What a local window counts as for the control group of the calling process, which may have less
+/// than is asked for: it is made smaller then, but no smaller than it has to be.
+///
+/// # Errors
+///
+/// `EDQUOT`, `ENOMEM`.
+fn charge_window(memory: &Memory, params: &mut Params, total: u64) -> Result<Charge> {
+    let least = params.local.min.max(1);
+    let mut len = params.local.max.min(total);
+    loop {
+        let charged = memory.charge_caller(len);
+        if len == 0 || charged.as_ref().err() != Some(&error::quota()) {
+            return charged;
+        }
+        len = match len > least {
+            true => (len / 2).max(least),
+            false if is_local_optional(params) => 0,
+            false => return charged,
+        };
+        params.local.max = len;
+    }
 }
 
 /// What all contexts share.
@@ -431,7 +462,7 @@ impl Context {
         &self,
         link: &Link,
         mut params: Params,
-        f: impl FnOnce(Params, (Share, Option<Share>)) -> Result<Arc<Session>>,
+        f: impl FnOnce(Params, (Share, Option<WindowShare>)) -> Result<Arc<Session>>,
     ) -> Result<Arc<Session>> {
         let limits = &self.shared.limits;
         let most = u64::from(limits.user_sessions);
@@ -479,26 +510,38 @@ impl Context {
     ///
     /// # Errors
     ///
-    /// `EDQUOT`, `ENOMEM`.
-    fn share_window(&self, link: &Link, params: &mut Params) -> Result<Option<Share>> {
-        let memory = link.memory();
-        let total = memory.map_or(0, |memory| memory.limits().local_total);
-        let Some(most) = self.shared.limits.memory(total) else {
-            return Ok(None);
-        };
+    /// `EDQUOT`, `ENETDOWN` if the link is down, `ENOMEM`.
+    fn share_window(&self, link: &Link, params: &mut Params) -> Result<Option<WindowShare>> {
         if params.location == Location::Physical || params.local.max == 0 {
             return Ok(None);
         }
+        let memory = link.memory().ok_or(error::net_down())?;
+        let total = memory.limits().local_total;
         let kind = Kind::Memory(Some(link.interface().id()));
+        let most = self.shared.limits.memory(total);
+        if let Some(most) = most {
+            self.fit_to_user(kind, most, params);
+        }
+        // The user has no more of it than the group may have.
+        let group = charge_window(&memory, params, total)?;
+        if params.local.max == 0 {
+            return Ok(None);
+        }
+        let len = in_pages(params.local.max);
+        let user = most.map(|most| Share::new(&self.payers, kind, len, most));
+        Ok(Some(WindowShare::new(user.transpose()?, group)))
+    }
+
+    /// Make a local window smaller where its user may not have so much, but no smaller than it has to be.
+    fn fit_to_user(&self, kind: Kind, most: u64, params: &mut Params) {
         // Segments for that peer count as the same.
         Leased::settle();
         let left = Share::left(&self.payers, kind, most);
-        if left == 0 && params.local.min == 0 && params.remote.max != 0 {
-            params.local.max = 0;
-            return Ok(None);
-        }
-        params.local.max = params.local.max.min(left.max(params.local.min).max(1));
-        Share::new(&self.payers, kind, in_pages(params.local.max), most).map(Some)
+        let least = match is_local_optional(params) {
+            true => 0,
+            false => params.local.min.max(1),
+        };
+        params.local.max = params.local.max.min(left.max(least));
     }
 
     /// What an object counts as, and its memory.

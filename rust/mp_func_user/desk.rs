@@ -387,8 +387,9 @@ impl Carrier<'_> {
         drop(self.data.remove(&session));
     }
 
-    fn cut(&mut self, len: u64) -> Result<u64> {
-        let local = self.memory.alloc(len)?;
+    fn cut(&mut self, session: u32, len: u64) -> Result<u64> {
+        let session = self.link.session(session).ok_or(ENOENT)?;
+        let local = self.memory.alloc_charged(len, session.charge())?;
         let off = local.off();
         let piece = Arc::new(Piece::Local(local), GFP_KERNEL)?;
         self.pieces.reserve(1, GFP_KERNEL)?;
@@ -433,8 +434,8 @@ impl Host for Carrier<'_> {
         self.memory.free_runs()
     }
 
-    fn alloc(&mut self, len: u64) -> Option<u64> {
-        self.cut(len).ok()
+    fn alloc(&mut self, session: u32, len: u64) -> Option<u64> {
+        self.cut(session, len).ok()
     }
 
     fn expose(&mut self, address: u64, len: u64) -> Option<u64> {
@@ -540,7 +541,7 @@ impl Host for Ending<'_> {
         [0; 2]
     }
 
-    fn alloc(&mut self, _len: u64) -> Option<u64> {
+    fn alloc(&mut self, _session: u32, _len: u64) -> Option<u64> {
         None
     }
 

@@ -141,20 +141,21 @@ impl Links {
         &self.segments
     }
 
-    /// Cut memory for a segment: of a link's, which its peer alone reaches, that of the host itself
-    /// nobody, or else of all, which the peers of all links reach.
+    /// Cut memory for a segment of the calling process: of a link's, which its peer alone reaches, that
+    /// of the host itself nobody, or else of all, which the peers of all links reach.
     ///
     /// # Errors
     ///
-    /// `EINVAL` for no bytes, `ENETDOWN` if the link is down by now, `ENOSPC`, `ENOMEM`.
+    /// `EINVAL` for no bytes, `EDQUOT` if the control group of the process may not have so much,
+    /// `ENETDOWN` if the link is down by now, `ENOSPC`, `ENOMEM`.
     pub(crate) fn cut(len: u64, of: Option<&Memory>) -> Result<Local> {
         let cut = match of {
-            Some(memory) => memory.alloc(len),
+            Some(memory) => memory.alloc_for_caller(len),
             // That there are no commons, or no longer, is no other case than that they are full.
-            None => Commons::get().and_then(|commons| commons.alloc(len)),
+            None => Commons::get().and_then(|commons| commons.alloc_for_caller(len)),
         };
         cut.map_err(|e| match e {
-            e if e == EINVAL || e == ENOMEM => e,
+            e if e == EINVAL || e == ENOMEM || e == error::quota() => e,
             e if of.is_some() && e == error::not_connected() => error::net_down(),
             _ => ENOSPC,
         })

@@ -12,6 +12,7 @@ use kernel::{
     sync::Arc, //
 };
 use mp_kernel::{
+    dmem::Charge,
     error,
     process::{
         Payer,
@@ -211,5 +212,25 @@ impl Drop for Share {
             // Nobody drops what is static.
             *accounts = KVec::new();
         }
+    }
+}
+
+/// What the memory of a session counts as: for its user, if users are limited, and for the control group
+/// of the process that has opened it.
+pub(crate) struct WindowShare {
+    _user: Option<Share>,
+    group: Charge,
+}
+
+impl WindowShare {
+    /// Both of them.
+    pub(crate) fn new(user: Option<Share>, group: Charge) -> Self {
+        Self { _user: user, group }
+    }
+
+    /// What memory that is cut for the session counts as, as long as that may be reached: for the
+    /// group, whatever becomes of the session, of the link, and of this module.
+    pub(crate) fn group(&self) -> &Charge {
+        &self.group
     }
 }

@@ -17,7 +17,10 @@ use crate::{
         Signal, //
     },
     park,
-    quota::Share,
+    quota::{
+        Share,
+        WindowShare, //
+    },
     ready::{
         self,
         Ready, //
@@ -45,6 +48,7 @@ use kernel::{
 };
 use mp_kernel::{
     barrier,
+    dmem::Charge,
     error,
     iomem::DeviceRange,
     iommu::Rights,
@@ -160,7 +164,7 @@ pub(crate) struct State {
     /// Its status word, until it is closed.
     word: Option<Word>,
     /// What its local window counts as, as long as the partner may reach memory because of it.
-    memory: Option<Share>,
+    memory: Option<WindowShare>,
     /// The physical memory of a server, until it is closed.
     range: Option<DeviceRange>,
 }
@@ -290,7 +294,7 @@ impl Session {
         data: KVec<u8>,
         is_pending: bool,
         word: Word,
-        (place, memory): (Share, Option<Share>),
+        (place, memory): (Share, Option<WindowShare>),
     ) -> Result<Arc<Self>> {
         let ready = Ready::of_session()?;
         let data = Arc::new(data, GFP_KERNEL_ACCOUNT)?;
@@ -750,6 +754,13 @@ impl Session {
     /// a partner as well.
     pub(crate) fn claim(&self, range: DeviceRange) {
         self.state.lock().range = Some(range);
+    }
+
+    /// What memory for its local window counts as for the control group that has opened it.
+    pub(crate) fn charge(&self) -> Charge {
+        let state = self.state.lock();
+        let memory = state.memory.as_ref();
+        memory.map_or(Charge::NONE, |memory| memory.group().clone())
     }
 
     /// Nobody reaches memory because of it: that does not count any more.

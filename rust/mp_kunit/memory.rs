@@ -87,7 +87,7 @@ mod tests {
         fn new() -> Result<Self> {
             let pages = SharedPages::new((PAGES * PAGE) as usize / kernel::page::PAGE_SIZE)?;
             let pages = Arc::new(pages, GFP_KERNEL)?;
-            let pool = Pool::new(PAGES * PAGE, pages.clone(), Further::default())?;
+            let pool = Pool::new((c"test", PAGES * PAGE), pages.clone(), Further::default())?;
             Ok(Self { pages, pool })
         }
 
@@ -526,7 +526,7 @@ mod tests {
             commons: Some((Commons::get()?, reach)),
             ..Default::default()
         };
-        let pool = Pool::new(PAGES * PAGE, pages.clone(), further)?;
+        let pool = Pool::new((c"test", PAGES * PAGE), pages.clone(), further)?;
         let shared = Shared { pages, pool };
         let memory = shared.begin()?;
         Ok((shared, memory))
@@ -680,7 +680,7 @@ mod tests {
     fn both_ends_of_a_copy_wait_for_the_engine() -> Result {
         let pages = SharedPages::new((PAGES * PAGE) as usize / kernel::page::PAGE_SIZE)?;
         let pool = Pool::new(
-            PAGES * PAGE,
+            (c"test", PAGES * PAGE),
             Arc::new(pages, GFP_KERNEL)?,
             Further::default(),
         )?;
@@ -782,7 +782,7 @@ mod tests {
             windows: Some(led.clone()),
             ..Default::default()
         };
-        let pool = Pool::new(PAGE, pages.clone(), further)?;
+        let pool = Pool::new((c"test", PAGE), pages.clone(), further)?;
         Ok((Shared { pages, pool }, led))
     }
 

@@ -95,7 +95,7 @@ mod tests {
             windows: Some(Arc::new(Led, GFP_KERNEL)?),
             ..Default::default()
         };
-        let pool = Pool::new(PAGE, pages.clone(), further)?;
+        let pool = Pool::new((c"test", PAGE), pages.clone(), further)?;
         let memory = Memory::begin(pool.clone(), Far::arena(pages, PAGE))?;
         Ok((pool, memory))
     }

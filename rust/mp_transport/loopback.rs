@@ -237,7 +237,7 @@ impl OwnMemory {
             windows: Some(windows.clone()),
             is_lasting: true,
         };
-        let pool = Pool::new(len, pages.clone(), further)?;
+        let pool = Pool::new((c"loopback", len), pages.clone(), further)?;
         let own = Arc::new(OwnCommons(commons.clone()), GFP_KERNEL)?;
         let far = Far {
             commons: Some((own, commons.max_len())),

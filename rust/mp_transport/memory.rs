@@ -64,6 +64,7 @@ use mp_kernel::{
         Attached,
         Part, //
     },
+    dmem::Charge,
     error,
     iomem::DeviceRange,
     sync::RcuArc,
@@ -589,7 +590,37 @@ impl Memory {
     /// `EINVAL` for no bytes, `ENOSPC` if no free run is long enough, `ENOBUFS` if there
     /// are too many pieces, `ENOMEM`, `ENOTCONN` once the epoch is over.
     pub fn alloc(&self, len: u64) -> Result<Local> {
-        self.pool.alloc(self.epoch, len)
+        self.alloc_charged(len, Charge::NONE)
+    }
+
+    /// As [`alloc`](Self::alloc), for the calling process: its control group is charged until the piece
+    /// is nobody's any more.
+    ///
+    /// # Errors
+    ///
+    /// Those of that, and `EDQUOT` if the group may not have so much of this memory.
+    pub fn alloc_for_caller(&self, len: u64) -> Result<Local> {
+        self.alloc_charged(len, self.charge_caller(len)?)
+    }
+
+    /// As [`alloc`](Self::alloc), for what a group is [charged](Self::charge_caller) for: until the piece
+    /// is nobody's any more, at least.
+    ///
+    /// # Errors
+    ///
+    /// Those of that.
+    pub fn alloc_charged(&self, len: u64, charge: Charge) -> Result<Local> {
+        self.pool.alloc(self.epoch, len, charge)
+    }
+
+    /// Charge the control group of the calling process for so many bytes of the arena, in whole pages,
+    /// of which pieces will be cut later. Nothing is charged for more than there are. Sleeps.
+    ///
+    /// # Errors
+    ///
+    /// `EDQUOT` if the group may not have so many, `ENOMEM`.
+    pub fn charge_caller(&self, len: u64) -> Result<Charge> {
+        self.pool.arena().charge(len)
     }
 
     /// Whether the peer can reach a piece once it is granted: its own arena's, and those

@@ -41,15 +41,16 @@ use mp_proto::{
 struct Arena(Arc<Pool>);
 
 impl Arena {
-    /// Pages none of which is taken yet.
+    /// Pages for that host, none of which is taken yet.
     ///
     /// # Errors
     ///
     /// `ENOMEM`.
-    fn new() -> Result<Self> {
+    fn new(id: PeerId) -> Result<Self> {
         let pages = Arc::new(SharedPages::new(ROUTED_LEN / PAGE_SIZE)?, GFP_KERNEL)?;
         let len = pages.len() as u64;
-        Ok(Self(Pool::new(len, pages, Further::default())?))
+        let name = CString::try_from_fmt(fmt!("host-{:08x}", id.0))?;
+        Ok(Self(Pool::new((&name, len), pages, Further::default())?))
     }
 }
 
@@ -73,7 +74,7 @@ impl Routed {
     ///
     /// Those of [`interface::Registration::new`].
     fn new(id: PeerId) -> Result<Self> {
-        let arena = Arena::new()?;
+        let arena = Arena::new(id)?;
         let info = Info {
             id: interface::id_behind(id),
             name: CString::try_from_fmt(fmt!("host {:08x} behind another", id.0))?,

@@ -124,8 +124,9 @@ pub trait Host {
         self.runs()[0]
     }
 
-    /// Cut `len` bytes, not zero: the offset, at a page boundary, or `None` if that is impossible.
-    fn alloc(&mut self, len: u64) -> Option<u64>;
+    /// Cut `len` bytes, not zero, for that own session: the offset, at a page boundary, or `None` if
+    /// that is impossible.
+    fn alloc(&mut self, session: u32, len: u64) -> Option<u64>;
 
     /// Lead a window of the peer to `len` bytes, not zero, at a physical address: the place of
     /// the first, in a window that leads to what is exposed, or `None` if that is impossible.
@@ -762,7 +763,11 @@ impl<O: Table<Own>, F: Table<Far>> Engine<O, F> {
 }
 
 /// Take the own window of a session, as large as possible within `limits` (PXI-PAIR-12).
-fn grab(params: &Params, limits: Limits, host: &mut impl Host) -> Result<Option<Span>, NoRoom> {
+fn grab(
+    (session, params): (u32, &Params),
+    limits: Limits,
+    host: &mut impl Host,
+) -> Result<Option<Span>, NoRoom> {
     if !params.is_backed() {
         let len = params.offered();
         let off = (len != 0).then(|| host.expose(params.address, len));
@@ -772,7 +777,7 @@ fn grab(params: &Params, limits: Limits, host: &mut impl Host) -> Result<Option<
         };
     }
     let len = limits.max.min(host.largest());
-    let off = (len >= limits.min && len != 0).then(|| host.alloc(len));
+    let off = (len >= limits.min && len != 0).then(|| host.alloc(session, len));
     match off.flatten() {
         Some(off) => Ok(Some(Span { off, len })),
         None if limits.min == 0 => Ok(None),

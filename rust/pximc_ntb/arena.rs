@@ -25,6 +25,7 @@ use crate::{
 };
 use kernel::{
     prelude::*,
+    str::CString,
     sync::Arc, //
 };
 use mp_proto::{
@@ -195,7 +196,12 @@ impl Arena {
             windows: lead.clone().map(|lead| lead as Arc<dyn LeadWindows>),
             is_lasting: false,
         };
-        let pool = Pool::new(layout.arena_len, Arc::new(near, GFP_KERNEL)?, further)?;
+        let name = match shared.ntb().pci_function() {
+            Some(function) => CString::try_from_fmt(format_args!("{function}/{pidx}"))?,
+            None => CString::try_from_fmt(format_args!("ntb{}/{pidx}", shared.bridge()))?,
+        };
+        let near = Arc::new(near, GFP_KERNEL)?;
+        let pool = Pool::new((&name, layout.arena_len), near, further)?;
         Commons::get()?.join(&pool)?;
         Ok(Self {
             pool,

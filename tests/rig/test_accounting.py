@@ -2,17 +2,16 @@
 """Memory that the kernel has for a process counts for the control group of that: what it asks for,
 and what others send to it."""
 
-from contextlib import contextmanager
-
+import groups
 import pytest
 import sharing
+from groups import group
 from ntbrig import CommandFailed, stack
 from ntbrig.settings import MIB
 from pximc import MODULES
 from sharing import EACH, MP, PAST, fill
 from shell import until
 
-GROUPS = "/sys/fs/cgroup"
 NUMBER = 91
 PAGE = 0x1000
 # Status words and the page that shows what is gone; each has some more.
@@ -34,45 +33,8 @@ def fabric(boot):
     fabric = boot(hosts=2)
     stack.load(*fabric.hosts, modules=MODULES)
     for guest in fabric.hosts:
-        guest.run(f"echo +memory > {GROUPS}/cgroup.subtree_control")
+        groups.limit_by("memory", guest)
     return fabric
-
-
-class Group:
-    """A control group of a guest, in which a process starts."""
-
-    def __init__(self, guest, name):
-        self.guest, self.path = guest, f"{GROUPS}/{name}"
-        guest.run(f"mkdir {self.path}")
-
-    def process(self):
-        enter = f'echo $$ > {self.path}/cgroup.procs && exec "$@"'
-        return sharing.Process(self.guest, how=["sh", "-c", enter, "sh"])
-
-    def read(self, name):
-        return self.guest.read(f"{self.path}/{name}")
-
-    def charged(self):
-        """Bytes that the kernel has for it."""
-        lines = self.read("memory.stat").splitlines()
-        return int(dict(line.split() for line in lines)["kernel"])
-
-    def killed(self):
-        lines = self.read("memory.events").splitlines()
-        return int(dict(line.split() for line in lines)["oom_kill"])
-
-
-@contextmanager
-def group(guest, name, most=None):
-    """A group that is there inside, with so many bytes."""
-    of = Group(guest, name)
-    try:
-        if most:
-            guest.run(f"echo {most} > {of.path}/memory.max")
-        yield of
-    finally:
-        guest.run(f"echo 1 > {of.path}/cgroup.kill")
-        until(lambda: guest.run(f"rmdir {of.path}", check=False).rc == 0)
 
 
 def test_what_a_process_opens_counts_for_its_group(fabric):

@@ -304,7 +304,7 @@ def test_a_users_connection_goes_on_while_direct_buffers_are_loaded_anew(fabric,
             check_stores(b"beside it")
         assert user.state(connection) == MP.CONNECTION_OPERATIONAL
         user.close(connection)
-        owner.remove(segment)
+        owner.remove(segment, MP.REMOVE_FORCE)
     check_connection(*fabric.hosts)
 
 

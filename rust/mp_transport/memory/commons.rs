@@ -33,6 +33,7 @@ use kernel::{
 use mp_kernel::{
     barrier,
     contiguous::ContiguousPages,
+    dmem::Charge,
     error,
     sync::RcuArc, //
 };
@@ -218,7 +219,7 @@ impl Commons {
         let bytes = Arc::new(Pages(pages.clone()), GFP_KERNEL)?;
         let stock = Stock::new(
             (reach::COMMONS, true),
-            pages.len() as u64,
+            (c"commons", pages.len() as u64),
             bytes,
             (MAX_PIECES, MANY_LINKS),
         )?;
@@ -308,7 +309,18 @@ impl Commons {
     /// commons, `ENOBUFS` if there are too many pieces, `ENOMEM`, `ENOTCONN` if the
     /// memory goes.
     pub fn alloc(&self, len: u64) -> Result<Local> {
-        Local::cut(&self.source()?, len)
+        Local::cut(&self.source()?, len, Charge::NONE)
+    }
+
+    /// As [`alloc`](Self::alloc), for the calling process: its control group is charged until the piece
+    /// is nobody's any more.
+    ///
+    /// # Errors
+    ///
+    /// Those of that, and `EDQUOT` if the group may not have so much of the memory that it is cut from.
+    pub fn alloc_for_caller(&self, len: u64) -> Result<Local> {
+        let stock = self.source()?;
+        Local::cut(&stock, len, stock.charge(len)?)
     }
 
     /// How much memory there is for [`alloc`](Self::alloc) now; nothing if there is to be

@@ -24,6 +24,7 @@ use kernel::{
     prelude::*,
     sync::Arc, //
 };
+use mp_kernel::dmem::Charge;
 use mp_proto::{
     layout::PAGE,
     reach::{
@@ -95,9 +96,9 @@ pub struct Local {
 }
 
 impl Local {
-    /// Cut a piece; see [`Memory::alloc`].
-    pub(super) fn cut(stock: &Arc<Stock>, len: u64) -> Result<Self> {
-        let tenant = Some(Tenant::new()?);
+    /// Cut a piece; see [`Memory::alloc_charged`].
+    pub(super) fn cut(stock: &Arc<Stock>, len: u64, charge: Charge) -> Result<Self> {
+        let tenant = Some(Tenant::new(charge)?);
         let local = Self {
             off: stock.cut(len)?,
             stock: stock.clone(),

@@ -22,6 +22,7 @@ use crate::frame::FuncId;
 use kernel::{
     new_mutex,
     prelude::*,
+    str::CStr,
     sync::{
         atomic::{
             Atomic,
@@ -32,7 +33,10 @@ use kernel::{
         MutexGuard, //
     }, //
 };
-use mp_kernel::error;
+use mp_kernel::{
+    dmem::Charge,
+    error, //
+};
 use mp_proto::reach::{
     self,
     Place, //
@@ -89,18 +93,22 @@ pub struct Further {
 /// For transports.
 impl Pool {
     /// A pool of the first `len` bytes of some memory, rounded down to pages, and of
-    /// what the link has besides.
+    /// what the link has besides. Control groups are limited in that memory under `mp/` and its name.
     ///
     /// # Errors
     ///
     /// `ENOMEM`.
-    pub fn new(len: u64, bytes: Arc<dyn LocalBytes>, further: Further) -> Result<Arc<Self>> {
+    pub fn new(
+        (name, len): (&CStr, u64),
+        bytes: Arc<dyn LocalBytes>,
+        further: Further,
+    ) -> Result<Arc<Self>> {
         let pieces = match further.is_lasting {
             true => HOST_PIECES,
             false => MAX_PIECES,
         };
         let window = (reach::ARENA, further.is_lasting);
-        let arena = Stock::new(window, len, bytes, (pieces, 1))?;
+        let arena = Stock::new(window, (name, len), bytes, (pieces, 1))?;
         let exposed = Exposed::new(further.windows)?;
         let share = further.commons;
         let this = Arc::pin_init(
@@ -199,9 +207,9 @@ impl Pool {
     }
 
     /// See [`Memory::alloc`](super::Memory::alloc).
-    pub(super) fn alloc(&self, epoch: u64, len: u64) -> Result<Local> {
+    pub(super) fn alloc(&self, epoch: u64, len: u64, charge: Charge) -> Result<Local> {
         drop(self.in_epoch(epoch)?);
-        Local::cut(&self.arena, len)
+        Local::cut(&self.arena, len, charge)
     }
 
     /// See [`Memory::can_grant`](super::Memory::can_grant).

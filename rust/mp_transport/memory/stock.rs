@@ -16,6 +16,10 @@ use crate::frame::FuncId;
 use kernel::{
     new_mutex,
     prelude::*,
+    str::{
+        CStr,
+        CString, //
+    },
     sync::{
         atomic::{
             Acquire,
@@ -27,6 +31,10 @@ use kernel::{
     }, //
 };
 use mp_kernel::{
+    dmem::{
+        Charge,
+        Region, //
+    },
     error,
     worker::{
         new_worker,
@@ -44,6 +52,7 @@ use mp_proto::{
         GrantError,
         Grants, //
     },
+    layout::PAGE,
     reach, //
 };
 
@@ -69,28 +78,34 @@ impl Lease {
 }
 
 /// Goes with the last one who has a piece, or who may reach it.
-pub(super) struct Tenant(Arc<Lease>);
+pub(super) struct Tenant {
+    lease: Arc<Lease>,
+    _charge: Charge,
+}
 
 impl Tenant {
-    /// The first one.
+    /// The first one, whose control group is charged.
     ///
     /// # Errors
     ///
     /// `ENOMEM`.
-    pub(super) fn new() -> Result<Self> {
+    pub(super) fn new(charge: Charge) -> Result<Self> {
         let is_over = Atomic::new(false);
-        Ok(Self(Arc::new(Lease { is_over }, GFP_KERNEL)?))
+        Ok(Self {
+            lease: Arc::new(Lease { is_over }, GFP_KERNEL)?,
+            _charge: charge,
+        })
     }
 
     /// What tells how long it is there.
     pub(super) fn lease(&self) -> &Arc<Lease> {
-        &self.0
+        &self.lease
     }
 }
 
 impl Drop for Tenant {
     fn drop(&mut self) {
-        self.0.is_over.store(true, Release);
+        self.lease.is_over.store(true, Release);
     }
 }
 
@@ -143,11 +158,14 @@ pub(super) struct Stock {
     #[pin]
     pieces: Mutex<Pieces>,
     holders: Arc<Holders>,
+    /// What control groups are charged for, until it goes.
+    #[pin]
+    region: Mutex<Option<Region>>,
 }
 
 impl Stock {
-    /// The first `len` bytes of some memory, rounded down to pages, that peers reach
-    /// by that window, with room for so many pieces and grants of each. Whether that memory
+    /// The first `len` bytes of some memory, rounded down to pages, which has that name, and which
+    /// peers reach by that window, with room for so many pieces and grants of each. Whether that memory
     /// `is_lasting` is what [`is_lasting`](Self::is_lasting) says.
     ///
     /// # Errors
@@ -155,7 +173,7 @@ impl Stock {
     /// `ENOMEM`.
     pub(super) fn new(
         (window, is_lasting): (u16, bool),
-        len: u64,
+        (name, len): (&CStr, u64),
         bytes: Arc<dyn LocalBytes>,
         (pieces, links): (usize, usize),
     ) -> Result<Arc<Self>> {
@@ -168,6 +186,7 @@ impl Stock {
         let worker = new_worker!(cleaner.clone())?;
         worker.kick();
         let len = arena.size();
+        let region = Region::new(&CString::try_from_fmt(fmt!("mp/{name}"))?, len)?;
         let pieces = Pieces {
             owned: Owned {
                 arena,
@@ -185,6 +204,7 @@ impl Stock {
                 worker,
                 pieces <- new_mutex!(pieces),
                 holders,
+                region <- new_mutex!(Some(region)),
             }),
             GFP_KERNEL,
         )
@@ -193,6 +213,8 @@ impl Stock {
     /// See [`Pool::close`](super::Pool::close).
     pub(super) fn close(&self) {
         self.worker.stop();
+        let region = self.region.lock().take();
+        drop(region);
         let bytes = self.cleaner.close();
         self.holders.revoke();
         // Its pages may go with it: nobody maps them any more.
@@ -236,6 +258,20 @@ impl Stock {
             AllocError::NoSpace => ENOSPC,
             AllocError::TooMany => error::no_buffers(),
         })
+    }
+
+    /// Charge the control group of the calling process for so many bytes, in whole pages. Sleeps.
+    ///
+    /// # Errors
+    ///
+    /// `EDQUOT` if the group may not have so many, `ENOMEM`.
+    pub(super) fn charge(&self, len: u64) -> Result<Charge> {
+        let pages = len.checked_next_multiple_of(PAGE).ok_or(ENOSPC)?;
+        match &*self.region.lock() {
+            Some(region) if (1..=self.len).contains(&pages) => region.charge(pages),
+            // It goes, or nothing of that length is cut of it.
+            _ => Ok(Charge::NONE),
+        }
     }
 
     /// See [`Cleaner::prepare`].

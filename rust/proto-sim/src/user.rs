@@ -161,7 +161,7 @@ impl EngineHost for Desk<'_> {
         self.memory.runs()
     }
 
-    fn alloc(&mut self, len: u64) -> Option<u64> {
+    fn alloc(&mut self, _session: u32, len: u64) -> Option<u64> {
         let piece = self.memory.cut(len)?;
         let off = piece.off;
         self.pieces.push(piece);
@@ -279,7 +279,7 @@ impl EngineHost for Ending<'_> {
     fn runs(&self) -> [u64; 2] {
         [0; 2]
     }
-    fn alloc(&mut self, _len: u64) -> Option<u64> {
+    fn alloc(&mut self, _session: u32, _len: u64) -> Option<u64> {
         None
     }
     fn expose(&mut self, _address: u64, _len: u64) -> Option<u64> {

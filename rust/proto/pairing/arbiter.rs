@@ -392,7 +392,7 @@ impl<O: Table<Own>, F: Table<Far>> Engine<O, F> {
         let (Some(since), Some(params)) = (since, params) else {
             return false;
         };
-        let Ok(local) = grab(&params, terms.local, host) else {
+        let Ok(local) = grab((own, &params), terms.local, host) else {
             return false;
         };
         let now = self.tick();

@@ -37,7 +37,7 @@ impl<O: Table<Own>, F: Table<Far>> Engine<O, F> {
         }
         let hold = match closed {
             true => Hold::Denied,
-            false => grab(&params, limits, host).map_or(Hold::Denied, Hold::Window),
+            false => grab((session, &params), limits, host).map_or(Hold::Denied, Hold::Window),
         };
         let uid = match had {
             0 if hold != Hold::Denied => self.free_uid(params.uid, session),

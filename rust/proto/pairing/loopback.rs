@@ -20,7 +20,11 @@ impl<O: Table<Own>, F: Table<Far>> Engine<O, F> {
         let (Some(of_asks), Some(of_posted)) = (params(asks), params(posted)) else {
             return false;
         };
-        let windows = grab_both((&of_asks, terms.local), (&of_posted, terms.remote), host);
+        let wanted = [
+            ((asks, &of_asks), terms.local),
+            ((posted, &of_posted), terms.remote),
+        ];
+        let windows = grab_both(wanted, host);
         let Ok((local, remote)) = windows else {
             return false;
         };
@@ -43,28 +47,26 @@ impl<O: Table<Own>, F: Table<Far>> Engine<O, F> {
     }
 }
 
-/// A session's parameters and the sizes of its window.
-type Wanted<'a> = (&'a Params, Limits);
+/// A session with its parameters, and the sizes of its window.
+type Wanted<'a> = ((u32, &'a Params), Limits);
 
 /// Take two windows, one of them not empty (PXI-PAIR-6, PXI-PAIR-7, PXI-PAIR-12).
 fn grab_both(
-    x: Wanted<'_>,
-    y: Wanted<'_>,
+    [x, y]: [Wanted<'_>; 2],
     host: &mut impl Host,
 ) -> Result<(Option<Span>, Option<Span>), NoRoom> {
     // The larger minimum goes first: so both find their place whenever there are two places.
     if x.1.min < y.1.min {
-        return grab_both(y, x, host).map(|(y, x)| (x, y));
+        return grab_both([y, x], host).map(|(y, x)| (x, y));
     }
-    let minimum = |(params, limits): Wanted<'_>, host: &mut _| {
-        grab(params, Limits::exactly(limits.min), host)
-    };
+    let minimum =
+        |(of, limits): Wanted<'_>, host: &mut _| grab(of, Limits::exactly(limits.min), host);
     let first = minimum(x, host)?;
     let second = minimum(y, host).inspect_err(|_| drop_span(first, host))?;
     let first = widen(x, first, host).inspect_err(|_| drop_span(second, host))?;
     let second = widen(y, second, host).inspect_err(|_| drop_span(first, host))?;
     match (first, second) {
-        (None, None) if !x.0.bare => Err(NoRoom),
+        (None, None) if !x.0 .1.bare => Err(NoRoom),
         windows => Ok(windows),
     }
 }
@@ -72,7 +74,7 @@ fn grab_both(
 /// Give a window's minimum back for as much as there is, which is no less; a window of one
 /// size stays what it is.
 fn widen(
-    (params, limits): Wanted<'_>,
+    (of, limits): Wanted<'_>,
     minimum: Option<Span>,
     host: &mut impl Host,
 ) -> Result<Option<Span>, NoRoom> {
@@ -80,5 +82,5 @@ fn widen(
         return Ok(minimum);
     }
     drop_span(minimum, host);
-    grab(params, limits, host)
+    grab(of, limits, host)
 }

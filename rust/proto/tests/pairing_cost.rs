@@ -82,7 +82,7 @@ impl Host for Counting {
         self.looks.set(self.looks.get() + 1);
         [self.free, 0]
     }
-    fn alloc(&mut self, len: u64) -> Option<u64> {
+    fn alloc(&mut self, _session: u32, len: u64) -> Option<u64> {
         self.cuts += 1;
         if self.is_out_of_memory {
             return None;

@@ -147,14 +147,15 @@ pub enum Limit {
     /// One that the call does not tell.
     #[default]
     #[error(
-        "a limit of the user is reached: close objects, or raise the limits of the module \
-        mp_func_user"
+        "a limit of the user or of the control group is reached: close objects, or raise the limits \
+        of the module mp_func_user, or `dmem.max` of the group"
     )]
     Unnamed,
     /// On sessions.
     #[error(
-        "too many sessions: a context may have {context}, and all of a user's {user}; close some, \
-        or raise `sessions` or `user_sessions` of the module mp_func_user"
+        "too many sessions, or too much memory of the user or of the control group: a context may have \
+        {context}, and all of a user's {user}; close some, or raise `user_memory`, `sessions` or \
+        `user_sessions` of the module mp_func_user, or `dmem.max` of the group"
     )]
     Sessions {
         /// Most of a context.
@@ -164,8 +165,9 @@ pub enum Limit {
     },
     /// On other objects.
     #[error(
-        "{}too many objects of the context or the user; close some, or raise the limits of the \
-        module mp_func_user", About(.0)
+        "{}too many objects of the context or the user, or too much memory of the user or of the \
+        control group; close some, or raise the limits of the module mp_func_user, or `dmem.max` of \
+        the group", About(.0)
     )]
     Objects(Subject),
     /// `RLIMIT_MEMLOCK`, on pinned memory.
@@ -479,7 +481,7 @@ mod tests {
             (
                 of(segment, Errno::DQUOT),
                 "segment 7 of 4096 bytes: ",
-                "close some",
+                "`dmem.max` of the group",
             ),
             (
                 Error::Quota(sessions),

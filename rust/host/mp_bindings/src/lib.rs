@@ -5,6 +5,7 @@
 //!
 //! * [`bridge`]: bridges between hosts.
 //! * [`dma`]: DMA engines, of which there are none.
+//! * [`dmem`]: the device memory controller, which these hosts do not have.
 //! * [`header`]: `include/mp/mp.h`, by bindgen.
 //! * [`locks`]: spin locks and softirqs.
 //! * [`memory`]: pages, and physical memory of devices.
@@ -32,6 +33,7 @@ pub mod header {
 }
 pub mod bridge;
 pub mod dma;
+pub mod dmem;
 pub mod locks;
 pub mod memory;
 pub mod net;
@@ -46,6 +48,7 @@ pub mod work;
 pub use bindings::device;
 pub use bridge::*;
 pub use dma::*;
+pub use dmem::*;
 pub use header::*;
 pub use locks::*;
 pub use memory::*;

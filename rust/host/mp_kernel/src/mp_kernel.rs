@@ -18,6 +18,7 @@ pub mod cpu;
 pub mod dma_buf;
 #[allow(dead_code)]
 pub mod dma_engine;
+pub mod dmem;
 pub mod error;
 pub mod fifo;
 pub mod genl;

@@ -558,7 +558,7 @@ impl Host for Desk {
     fn runs(&self) -> [u64; 2] {
         self.0.runs()
     }
-    fn alloc(&mut self, len: u64) -> Option<u64> {
+    fn alloc(&mut self, _session: u32, len: u64) -> Option<u64> {
         self.0.alloc(len).ok().map(|extent| extent.off)
     }
     fn expose(&mut self, _address: u64, _len: u64) -> Option<u64> {

@@ -138,7 +138,7 @@ impl Desk {
 
     /// Memory for another user of the arena.
     pub fn take(&mut self, pages: u64) -> Option<u64> {
-        self.alloc(pages * PAGE)
+        self.alloc(0, pages * PAGE)
     }
 }
 
@@ -152,7 +152,7 @@ impl Host for Desk {
     fn runs(&self) -> [u64; 2] {
         self.arena.runs()
     }
-    fn alloc(&mut self, len: u64) -> Option<u64> {
+    fn alloc(&mut self, _session: u32, len: u64) -> Option<u64> {
         let extent = self.arena.alloc(len).ok()?;
         self.lives += 1;
         self.life.insert(extent.off, self.lives);

@@ -77,7 +77,7 @@ fn everything() -> Result {
         Owners([const { Atomic::new(0) }; PAGES as usize]),
         GFP_KERNEL,
     )?;
-    let pool = Pool::new(PAGES * PAGE, pages.clone(), Further::default())?;
+    let pool = Pool::new((c"test", PAGES * PAGE), pages.clone(), Further::default())?;
     let far = Far::arena(pages.clone(), PAGES * PAGE);
     let memory = Memory::begin(pool.clone(), far)?;
     run_short();
