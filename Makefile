@@ -61,7 +61,8 @@ export PXIMC_VENDORS ?= pximc-ntb
 PXIMC32 ?= yes
 # Crates in userlib/ with the shared libraries that are linked from them.
 libraries := pximc-dispatcher/libpximc64.so sisci-ffi/libsisci.so vipl-ffi/libvipl.so.1 \
-	mcapi-ffi/libmcapi.so.2 smc-preload/libmpsmc.so $(foreach crate,$(PXIMC_VENDORS),$(crate)/lib$(subst -,_,$(crate)).so)
+	mcapi-ffi/libmcapi.so.2 smc-preload/libmpsmc.so libfabric-ffi/libmpfab-fi.so \
+	$(foreach crate,$(PXIMC_VENDORS),$(crate)/lib$(subst -,_,$(crate)).so)
 
 # Asked for only when a recipe runs: by then the kernel has been built.
 ifeq ($(KDIR),)

@@ -24,7 +24,7 @@ packages=(
 	# tests and checks
 	python3 python3-pytest python3-pytest-timeout python3-pytest-rerunfailures
 	python3-pytest-xdist
-	shellcheck man-db binutils pkgconf python3-pip valgrind
+	shellcheck man-db binutils pkgconf python3-pip valgrind libfabric-dev libfabric-bin
 	# libraries for 32-bit processes
 	gcc-multilib
 )

@@ -73,6 +73,7 @@ places() {
 		userlib/fabric-storm/           makes calls that no library would make
 		userlib/testing/src/forks.rs    forks, for tests
 		userlib/testing/src/shortage.rs gives memory, for tests
+		userlib/libfabric-ffi/          structures and memory of programs in C, by tables of functions
 		userlib/mcapi-ffi/src/answer.rs     an index is passed as a number
 		userlib/mcapi-ffi/src/bindings.rs   declares functions in C
 		userlib/mcapi-ffi/src/functions.rs  buffers are the call's until it returns

@@ -86,6 +86,19 @@ fn files() -> Vec<(&'static str, Builder)> {
                 .allowlist_item("_?(Vip|VIP|VINIC).*")
                 .prepend_enum_name(false),
         ),
+        (
+            // Structures and numbers of libfabric 1.17, whose later releases only add to them.
+            "libfabric-ffi/src/bindings.rs",
+            of("libfabric-ffi/src/provider.h")
+                .allowlist_type("fi_(provider|info|msg|ops(_[a-z]*)?|eq_(attr|cm_entry|err_entry))")
+                .allowlist_type("fi_cq_(attr|entry|msg_entry|data_entry|tagged_entry|err_entry)")
+                .allowlist_type("fi_(mr_attr|mr_mode|cq_wait_cond|wait_obj|cq_format|ep_type|threading|progress)")
+                .allowlist_type("fi_(resource_mgmt|av_type)|fid(_[a-z]*)?")
+                .allowlist_var("FI_.*")
+                .blocklist_type("sockaddr_in6?|in6?_addr")
+                .derive_default(true)
+                .prepend_enum_name(false),
+        ),
     ]
 }
 
