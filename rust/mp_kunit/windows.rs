@@ -191,7 +191,7 @@ mod tests {
     #[test]
     fn what_has_no_pages_is_not_mapped() -> Result {
         let empty = Arc::new(SharedPages::new(PAGE as usize / PAGE_SIZE)?, GFP_KERNEL)?;
-        let pool = Pool::new(PAGE, empty.clone(), Further::default())?;
+        let pool = Pool::new((c"test", PAGE), empty.clone(), Further::default())?;
         let memory = Memory::begin(pool.clone(), Far::arena(empty, PAGE))?;
         assert!(watched(&memory, None).is_err());
         memory.end();

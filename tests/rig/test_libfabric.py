@@ -93,8 +93,8 @@ def test_programs_that_look_make_no_system_calls(fabric, running):
     with system_calls("fi_pingpong", *fabric.hosts) as count:
         time.sleep(2)
         calls = count()
-    # It asks for the time now and then, which is a call where the clock is one.
-    assert max(calls) < 20, calls
+    # None was ever seen; a thread that begins to sleep or ends would make more.
+    assert max(calls) < 5, calls
 
 
 @pytest.mark.parametrize("killed", [0, 1])
