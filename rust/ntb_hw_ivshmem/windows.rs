@@ -477,8 +477,13 @@ impl Windows {
             own.set32(block::ASKED.at(port), asked | 1 << number);
         }
         let slot = self.slots.address(self.slot(port, ports.own(), number));
-        let whole = (Spot::Ram(slot), self.limits_of(number).size_max);
-        let (spot, size) = self.moved(port, number).unwrap_or(whole);
+        let whole = self.limits_of(number).size_max;
+        let (spot, size) = match self.moved(port, number) {
+            None => (Spot::Ram(slot), whole),
+            // A driver of a release before does not say how many bytes.
+            Some((spot, 0)) => (spot, whole),
+            Some((spot, size)) => (spot, size.min(whole)),
+        };
         let (view, off) = match spot {
             Spot::Ram(off) => (&aperture.ram, off),
             Spot::Target(off) => (aperture.target.as_ref().ok_or(EINVAL)?, off),
