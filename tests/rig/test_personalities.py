@@ -214,7 +214,9 @@ def test_clients_that_need_more_say_so(pair, module):
     for guest in guests:
         guest.run(f"dmesg -C; modprobe {module}", check=False)
     try:
-        assert eventually(lambda: any(words in guest.run("dmesg").out for guest in guests))
+        # Where a message is not taken at once, ntb_perf sleeps for up to two seconds before the next try.
+        said = lambda: any(words in guest.run("dmesg").out for guest in guests)
+        assert eventually(said, timeout=60)
         assert guests[0].run("ls -d /sys/class/net/eth0", check=False).out == ""
     finally:
         for guest in guests:
