@@ -210,6 +210,23 @@ impl<D: Device> Fabric<D> {
         Ok(None)
     }
 
+    /// Interfaces that are up and lead to a host, that of this number, or this one itself without a
+    /// number: behind the others those that another host forwards.
+    ///
+    /// # Errors
+    /// As [`interfaces()`](Self::interfaces).
+    pub fn interfaces_to(&self, host: Option<u32>) -> Result<Vec<InterfaceId>> {
+        let leads = |interface: &Interface| match host {
+            None => interface.loopback,
+            Some(_) => interface.up && !interface.loopback && interface.peer == host,
+        };
+        let interfaces = self.interfaces()?.into_iter();
+        let interfaces = interfaces.filter_map(|id| self.interface(id).ok());
+        let mut interfaces: Vec<_> = interfaces.filter(leads).collect();
+        interfaces.sort_by_key(|interface| interface.routed);
+        Ok(interfaces.iter().map(|interface| interface.id).collect())
+    }
+
     /// The number that other hosts know this one by. That of the loopback interface may be one
     /// that means the host itself on every host; then the system tells.
     ///

@@ -309,6 +309,12 @@ impl<D: Device> Session<D> {
         self.uid
     }
 
+    /// Whether the partner has closed it, its link is down, or nothing is told of it any more.
+    pub fn is_over(&self) -> bool {
+        let events = self.state().map(|state| state.events);
+        events.map_or(true, |e| e.intersects(EventMask::CLOSED | EventMask::DOWN))
+    }
+
     /// How the session stands; takes no event.
     ///
     /// # Errors

@@ -2,8 +2,6 @@
 
 //! Addresses of endpoints.
 
-use mp_fabric::{Device, Fabric, Interface, InterfaceId, Result};
-
 /// A host of the fabric, and a port of it. Sessions have it as their name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Address {
@@ -30,22 +28,4 @@ impl Address {
         let port = u16::from_be_bytes([*e, *f]);
         Some((Address { host, port }, rest))
     }
-}
-
-/// Interfaces that lead to a host and are up: those over a bridge before those that another host
-/// forwards.
-pub(crate) fn interfaces_to<D: Device>(
-    fabric: &Fabric<D>,
-    own: u32,
-    host: u32,
-) -> Result<Vec<InterfaceId>> {
-    let leads = |interface: &Interface| match own == host {
-        true => interface.loopback,
-        false => interface.up && !interface.loopback && interface.peer == Some(host),
-    };
-    let interfaces = fabric.interfaces()?.into_iter();
-    let interfaces = interfaces.filter_map(|id| fabric.interface(id).ok());
-    let mut interfaces: Vec<_> = interfaces.filter(leads).collect();
-    interfaces.sort_by_key(|interface| interface.routed);
-    Ok(interfaces.iter().map(|interface| interface.id).collect())
 }

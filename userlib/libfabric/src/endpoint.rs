@@ -3,7 +3,7 @@
 //! Endpoints, from the attempt to connect to the end of the connection.
 
 use crate::{
-    address::{interfaces_to, Address},
+    address::Address,
     channel::{Channel, Completion, Memory, Watch},
     listener::{Request, REJECTED},
     PROTOCOL,
@@ -185,7 +185,8 @@ impl<M: Memory, D: Device> Endpoint<M, D> {
     }
 
     fn ask(&mut self, fabric: &Fabric<D>, ask: Ask) -> Result<Option<Event>, Refusal> {
-        let interfaces = interfaces_to(fabric, self.own, ask.to.host).map_err(refusal)?;
+        let other = (ask.to.host != self.own).then_some(ask.to.host);
+        let interfaces = fabric.interfaces_to(other).map_err(refusal)?;
         let mut refused = Refusal::Unreachable;
         for interface in interfaces {
             let free = fabric.interface(interface).map_err(refusal)?.local_free;

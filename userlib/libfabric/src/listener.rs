@@ -4,8 +4,7 @@
 
 use crate::{address::Address, PROTOCOL};
 use mp_fabric::{
-    CharDevice, Device, Error, EventMask, Fabric, InterfaceId, PartnerState, RequestId, Result,
-    Session,
+    CharDevice, Device, Error, Fabric, InterfaceId, PartnerState, RequestId, Result, Session,
 };
 use mp_queue_pair::provider::window;
 use std::time::{Duration, Instant};
@@ -106,12 +105,7 @@ impl<D: Device> Listener<D> {
     /// Wait on interfaces on which it does not yet.
     fn post(&mut self, fabric: &Fabric<D>) -> Result<()> {
         self.again = Some(Instant::now() + LOOK_AGAIN);
-        let over = EventMask::CLOSED | EventMask::DOWN;
-        let is_over = |session: &Session<D>| {
-            let state = session.state();
-            state.map_or(true, |state| state.events.intersects(over))
-        };
-        self.sessions.retain(|(_, session)| !is_over(session));
+        self.sessions.retain(|(_, session)| !session.is_over());
         let mut failed = None;
         for interface in fabric.interfaces()? {
             let there = |sessions: &[(InterfaceId, _)]| {

@@ -104,11 +104,6 @@ enum Asked<D: Device> {
     Unreachable,
 }
 
-fn is_over<D: Device>(session: &Session<D>) -> bool {
-    let events = session.state().map(|state| state.events);
-    events.map_or(true, |e| e.intersects(EventMask::CLOSED | EventMask::DOWN))
-}
-
 impl<D: Device> Connector<D> {
     pub(crate) fn new(node: &Arc<NodeShared<D>>) -> Self {
         Connector {
@@ -161,7 +156,7 @@ impl<D: Device> Connector<D> {
     /// [`Error::NodeInitFailed`](crate::Error::NodeInitFailed).
     pub(crate) fn post(&mut self) -> Result<Vec<Interface>> {
         let interfaces = claim::interfaces(&self.node.fabric)?;
-        self.posted.retain(|_, posted| !is_over(&posted.owned));
+        self.posted.retain(|_, posted| !posted.owned.is_over());
         for interface in &interfaces {
             self.watch(interface.id);
             if interface.up || interface.loopback {
@@ -191,7 +186,7 @@ impl<D: Device> Connector<D> {
             let listener = None;
             self.posted.insert(id, Posted { owned, listener });
         }
-        let is_there = |posted: &Posted<D>| posted.listener.as_ref().is_some_and(|l| !is_over(l));
+        let is_there = |posted: &Posted<D>| posted.listener.as_ref().is_some_and(|l| !l.is_over());
         if !self.posted.get(&id).is_some_and(is_there) {
             let listener = self.listener(id)?;
             if let Some(posted) = self.posted.get_mut(&id) {
@@ -296,7 +291,7 @@ impl<D: Device> Connector<D> {
         posted.listener = posted
             .listener
             .take()
-            .filter(|listener| rejects(listener) || !is_over(listener));
+            .filter(|listener| rejects(listener) || !listener.is_over());
     }
 
     /// Accept a request; another listener takes the place of the one that it came to.

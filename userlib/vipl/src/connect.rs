@@ -211,16 +211,8 @@ impl<D: Device> NicShared<D> {
     /// Interfaces that lead to a host, those that are up; behind the others those that another host
     /// forwards.
     fn interfaces_to(&self, host: HostAddress) -> Result<Vec<InterfaceId>> {
-        let own = host == self.local();
-        let leads = |interface: &Interface| match own {
-            true => interface.loopback,
-            false => interface.up && !interface.loopback && interface.peer == Some(host.peer()),
-        };
-        let interfaces = self.fabric.interfaces()?.into_iter();
-        let interfaces = interfaces.filter_map(|id| self.fabric.interface(id).ok());
-        let mut interfaces: Vec<_> = interfaces.filter(leads).collect();
-        interfaces.sort_by_key(|interface| interface.routed);
-        Ok(interfaces.iter().map(|interface| interface.id).collect())
+        let other = (host != self.local()).then(|| host.peer());
+        Ok(self.fabric.interfaces_to(other)?)
     }
 }
 

@@ -113,11 +113,7 @@ impl<D: Device> Server<D> {
     /// Wait on interfaces on which it does not yet, with windows and without; false if something
     /// is missing for that which nothing tells of.
     fn post(&mut self, nic: &Arc<NicShared<D>>) -> Result<bool> {
-        let over = |session: &Session<D>| {
-            let events = session.state().map(|state| state.events);
-            events.map_or(true, |e| e.intersects(EventMask::CLOSED | EventMask::DOWN))
-        };
-        self.sessions.retain(|posted| !over(&posted.session));
+        self.sessions.retain(|posted| !posted.session.is_over());
         let mut failed = None;
         let interfaces = nic.fabric.interfaces()?.into_iter();
         for (interface, is_bare) in interfaces.flat_map(|id| [(id, true), (id, false)]) {
