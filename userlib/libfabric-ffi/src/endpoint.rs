@@ -55,17 +55,24 @@ missing! {
     no_join(*mut sys::fid_ep, *const c_void, u64, *mut *mut sys::fid_mc, *mut c_void) -> i32;
 }
 
+/// Functions of endpoints of both kinds.
+const fn ep_ops(
+    cancel: unsafe extern "C" fn(*mut sys::fid, *mut c_void) -> isize,
+) -> sys::fi_ops_ep {
+    sys::fi_ops_ep {
+        size: size_of::<sys::fi_ops_ep>(),
+        cancel: Some(cancel),
+        getopt: Some(getopt),
+        setopt: Some(no_setopt),
+        tx_ctx: Some(no_tx_ctx),
+        rx_ctx: Some(no_rx_ctx),
+        rx_size_left: Some(no_size_left),
+        tx_size_left: Some(no_size_left),
+    }
+}
+
 static PEP: Ops<sys::fi_ops> = Ops(ops(close_pep, bind_pep, no_control));
-static PEP_OPS: Ops<sys::fi_ops_ep> = Ops(sys::fi_ops_ep {
-    size: size_of::<sys::fi_ops_ep>(),
-    cancel: Some(no_cancel),
-    getopt: Some(getopt),
-    setopt: Some(no_setopt),
-    tx_ctx: Some(no_tx_ctx),
-    rx_ctx: Some(no_rx_ctx),
-    rx_size_left: Some(no_size_left),
-    tx_size_left: Some(no_size_left),
-});
+static PEP_OPS: Ops<sys::fi_ops_ep> = Ops(ep_ops(no_cancel));
 static PEP_CM: Ops<sys::fi_ops_cm> = Ops(sys::fi_ops_cm {
     size: size_of::<sys::fi_ops_cm>(),
     setname: Some(setname),
@@ -83,6 +90,18 @@ static PEP_CM: Ops<sys::fi_ops_cm> = Ops(sys::fi_ops_cm {
 fn any_port() -> u16 {
     let chance = RandomState::new().build_hasher().finish();
     0xC000 | (chance & 0x3FFF) as u16
+}
+
+/// An address that a program may name, or not.
+///
+/// # Safety
+/// It is null, or there are so many bytes.
+unsafe fn given_address(at: *const c_void, len: usize, own: u32) -> Result<Address> {
+    match at.is_null() {
+        true => Ok(Address::default()),
+        // SAFETY: As the caller says.
+        false => unsafe { from_socket(at, len, own) },
+    }
 }
 
 /// Data that programs tell each other when they connect.
@@ -110,10 +129,7 @@ pub(crate) unsafe extern "C" fn passive_ep(
             let fabric = object::<sys::fid_fabric>(fabric.cast())?;
             let shared = &fabric.shared;
             let given = info.as_ref().ok_or(libc::EINVAL)?;
-            let own = match given.src_addr.is_null() {
-                true => Address::default(),
-                false => from_socket(given.src_addr, given.src_addrlen, shared.own)?,
-            };
+            let own = given_address(given.src_addr, given.src_addrlen, shared.own)?;
             let own = Address {
                 host: shared.own,
                 port: if own.port == 0 { any_port() } else { own.port },
@@ -225,16 +241,7 @@ unsafe extern "C" fn reject(
 }
 
 static EP: Ops<sys::fi_ops> = Ops(ops(close_ep, bind_ep, control_ep));
-static EP_OPS: Ops<sys::fi_ops_ep> = Ops(sys::fi_ops_ep {
-    size: size_of::<sys::fi_ops_ep>(),
-    cancel: Some(cancel),
-    getopt: Some(getopt),
-    setopt: Some(no_setopt),
-    tx_ctx: Some(no_tx_ctx),
-    rx_ctx: Some(no_rx_ctx),
-    rx_size_left: Some(no_size_left),
-    tx_size_left: Some(no_size_left),
-});
+static EP_OPS: Ops<sys::fi_ops_ep> = Ops(ep_ops(cancel));
 static EP_CM: Ops<sys::fi_ops_cm> = Ops(sys::fi_ops_cm {
     size: size_of::<sys::fi_ops_cm>(),
     setname: Some(no_setname),
@@ -272,12 +279,8 @@ pub(crate) unsafe extern "C" fn endpoint(
             let domain = object::<sys::fid_domain>(domain.cast())?;
             let shared = &domain.shared;
             let info = info.as_ref().ok_or(libc::EINVAL)?;
-            let address = |at: *mut c_void, len| match at.is_null() {
-                true => Ok(Address::default()),
-                false => from_socket(at, len, shared.own),
-            };
-            let from = address(info.src_addr, info.src_addrlen)?;
-            let to = address(info.dest_addr, info.dest_addrlen)?;
+            let from = given_address(info.src_addr, info.src_addrlen, shared.own)?;
+            let to = given_address(info.dest_addr, info.dest_addrlen, shared.own)?;
             let request = take_request(info.handle)?;
             let seen = sys::fid_ep {
                 fid: fid(sys::FI_CLASS_EP, context, &EP.0),
@@ -508,6 +511,39 @@ struct Asked {
     silent: bool,
 }
 
+impl Asked {
+    /// A send of memory that stays as it is until the program is told.
+    fn told(memory: UserMemory, context: *mut c_void) -> Self {
+        Asked {
+            memory,
+            context,
+            data: 0,
+            flags: COMPLETION,
+            silent: false,
+        }
+    }
+
+    /// A send of memory that may change at once, of which the program is not told.
+    fn silent(memory: UserMemory) -> Self {
+        Asked {
+            memory,
+            context: ptr::null_mut(),
+            data: 0,
+            flags: INJECTED,
+            silent: true,
+        }
+    }
+
+    /// The same with data that accompany it.
+    fn with(self, data: u64) -> Self {
+        Asked {
+            data,
+            flags: self.flags | CQ_DATA,
+            ..self
+        }
+    }
+}
+
 impl EpFid {
     fn send(&self, asked: Asked) -> Result<usize> {
         if asked.flags & !SEND_FLAGS != 0 {
@@ -616,13 +652,7 @@ unsafe extern "C" fn send(
 ) -> isize {
     // SAFETY: These are a program's.
     count(|| unsafe {
-        object::<sys::fid_ep>(at.cast())?.send(Asked {
-            memory: one(buf, len)?,
-            context,
-            data: 0,
-            flags: COMPLETION,
-            silent: false,
-        })
+        object::<sys::fid_ep>(at.cast())?.send(Asked::told(one(buf, len)?, context))
     })
 }
 
@@ -636,13 +666,8 @@ unsafe extern "C" fn sendv(
 ) -> isize {
     // SAFETY: These are a program's.
     count(|| unsafe {
-        object::<sys::fid_ep>(at.cast())?.send(Asked {
-            memory: memory(pieces, number)?,
-            context,
-            data: 0,
-            flags: COMPLETION,
-            silent: false,
-        })
+        let memory = memory(pieces, number)?;
+        object::<sys::fid_ep>(at.cast())?.send(Asked::told(memory, context))
     })
 }
 
@@ -667,15 +692,7 @@ unsafe extern "C" fn inject(
     _to: sys::fi_addr_t,
 ) -> isize {
     // SAFETY: These are a program's.
-    count(|| unsafe {
-        object::<sys::fid_ep>(at.cast())?.send(Asked {
-            memory: one(buf, len)?,
-            context: ptr::null_mut(),
-            data: 0,
-            flags: INJECTED,
-            silent: true,
-        })
-    })
+    count(|| unsafe { object::<sys::fid_ep>(at.cast())?.send(Asked::silent(one(buf, len)?)) })
 }
 
 unsafe extern "C" fn senddata(
@@ -689,13 +706,8 @@ unsafe extern "C" fn senddata(
 ) -> isize {
     // SAFETY: These are a program's.
     count(|| unsafe {
-        object::<sys::fid_ep>(at.cast())?.send(Asked {
-            memory: one(buf, len)?,
-            context,
-            data,
-            flags: COMPLETION | CQ_DATA,
-            silent: false,
-        })
+        let asked = Asked::told(one(buf, len)?, context).with(data);
+        object::<sys::fid_ep>(at.cast())?.send(asked)
     })
 }
 
@@ -708,13 +720,7 @@ unsafe extern "C" fn injectdata(
 ) -> isize {
     // SAFETY: These are a program's.
     count(|| unsafe {
-        object::<sys::fid_ep>(at.cast())?.send(Asked {
-            memory: one(buf, len)?,
-            context: ptr::null_mut(),
-            data,
-            flags: INJECTED | CQ_DATA,
-            silent: true,
-        })
+        object::<sys::fid_ep>(at.cast())?.send(Asked::silent(one(buf, len)?).with(data))
     })
 }
 

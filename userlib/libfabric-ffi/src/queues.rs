@@ -126,6 +126,17 @@ struct Room {
     peeks: bool,
 }
 
+impl Room {
+    fn new(event: *mut u32, at: *mut c_void, len: usize, flags: u64) -> Self {
+        Room {
+            event,
+            at,
+            len,
+            peeks: flags & sys::FI_PEEK as u64 != 0,
+        }
+    }
+}
+
 impl EqFid {
     /// # Safety
     /// There is room for what is read.
@@ -181,13 +192,7 @@ unsafe extern "C" fn eq_read(
     len: usize,
     flags: u64,
 ) -> isize {
-    let peeks = flags & sys::FI_PEEK as u64 != 0;
-    let room = Room {
-        event,
-        at: buf,
-        len,
-        peeks,
-    };
+    let room = Room::new(event, buf, len, flags);
     // SAFETY: These are a program's.
     count(|| unsafe { object::<sys::fid_eq>(at.cast())?.read(room) })
 }
@@ -201,13 +206,7 @@ unsafe extern "C" fn eq_sread(
     flags: u64,
 ) -> isize {
     count(|| {
-        let peeks = flags & sys::FI_PEEK as u64 != 0;
-        let room = Room {
-            event,
-            at: buf,
-            len,
-            peeks,
-        };
+        let room = Room::new(event, buf, len, flags);
         // SAFETY: These are a program's.
         let eq = unsafe { object::<sys::fid_eq>(at.cast()) }?;
         match eq.waits {
@@ -367,24 +366,21 @@ impl CqFid {
         let mut tables = self.shared.lock();
         tables.progress(self.id);
         let done = &mut tables.cqs.get(self.id)?.done;
-        for index in 0..most {
-            let next = done.front().ok_or(libc::EAGAIN);
-            let failed = match &next {
-                Ok(completion) if completion.fault.is_none() => None,
-                Ok(_) => Some(sys::FI_EAVAIL as i32),
-                Err(error) => Some(*error),
-            };
-            match failed {
-                Some(error) if index == 0 => return Err(error),
-                Some(_) => return Ok(index),
-                None => {}
-            }
-            if let Some(completion) = done.pop_front() {
-                // SAFETY: As the caller says.
-                unsafe { self.write(room, index, &completion) }
-            }
+        let good = done
+            .iter()
+            .take(most)
+            .take_while(|next| next.fault.is_none());
+        let count = good.count();
+        for (index, completion) in done.drain(..count).enumerate() {
+            // SAFETY: As the caller says.
+            unsafe { self.write(room, index, &completion) }
         }
-        Ok(most)
+        match done.front() {
+            _ if count > 0 || most == 0 => Ok(count),
+            // One that has failed is in the way.
+            Some(_) => Err(sys::FI_EAVAIL as i32),
+            None => Err(libc::EAGAIN),
+        }
     }
 
     /// # Safety

@@ -356,6 +356,10 @@ impl<M: Memory, D: Device> Channel<M, D> {
     /// The connection has ended: sends are flushed now, receives when the ring has no message.
     fn finish(&mut self, end: End, told: &mut impl FnMut(Completion)) {
         self.end.get_or_insert(end);
+        self.flush_sends(told);
+    }
+
+    fn flush_sends(&mut self, told: &mut impl FnMut(Completion)) {
         for queued in self.sends.drain(..) {
             told(queued.send.completion(Some(Fault::Cancelled)));
         }
@@ -363,15 +367,9 @@ impl<M: Memory, D: Device> Channel<M, D> {
 
     /// Receive what came before the end, as far as there are receives.
     fn drain(&mut self, told: &mut impl FnMut(Completion)) {
-        let over = match &self.pair {
-            Some(_) => self.take_all(told).is_err(),
-            None => true,
-        };
-        let empty = match &self.pair {
-            Some(pair) => !pair.receiving.has_news(),
-            None => true,
-        };
-        if over || empty {
+        let failed = self.take_all(told).is_err();
+        let pair = self.pair.as_ref();
+        if failed || pair.is_none_or(|pair| !pair.receiving.has_news()) {
             self.pair = None;
             self.flush_if_over(told);
         }
@@ -382,9 +380,7 @@ impl<M: Memory, D: Device> Channel<M, D> {
             return;
         }
         self.arrived = 0;
-        for queued in self.sends.drain(..) {
-            told(queued.send.completion(Some(Fault::Cancelled)));
-        }
+        self.flush_sends(told);
         for receive in self.receives.drain(..) {
             told(receive.completion(0, None, Some(Fault::Cancelled)));
         }
