@@ -226,7 +226,7 @@ impl Mapper {
     ///
     /// `ENOSPC` without a free offset, `ENOMEM`.
     pub(crate) fn window(&self, piece: &Arc<Piece>) -> Result<Window> {
-        self.window_for(piece, true)
+        self.make(piece, true, None)
     }
 
     /// As [`window`](Self::window), in which the process writes only if it may.
@@ -235,8 +235,7 @@ impl Mapper {
     ///
     /// As there.
     pub(crate) fn window_for(&self, piece: &Arc<Piece>, is_writable: bool) -> Result<Window> {
-        let whose = (self.owner, is_writable);
-        Window::new(piece.clone(), &self.space, whose, self.scrap.clone(), None)
+        self.make(piece, is_writable, None)
     }
 
     /// As [`window`](Self::window); `watch` is told of what it shows.
@@ -249,7 +248,16 @@ impl Mapper {
         piece: &Arc<Piece>,
         watch: Option<Arc<dyn Watch>>,
     ) -> Result<Window> {
-        let whose = (self.owner, true);
+        self.make(piece, true, watch)
+    }
+
+    fn make(
+        &self,
+        piece: &Arc<Piece>,
+        is_writable: bool,
+        watch: Option<Arc<dyn Watch>>,
+    ) -> Result<Window> {
+        let whose = (self.owner, is_writable);
         Window::new(piece.clone(), &self.space, whose, self.scrap.clone(), watch)
     }
 }
