@@ -8,9 +8,9 @@ from pathlib import Path
 from ether import python
 from ntbrig import stack
 from ntbrig.settings import programs_dir
+from ntbrig.smc import COUNTERS, ntbctl, preloaded, wait_for_partners
+from ntbrig.smc import MODULES as DIBS
 
-DIBS = ("mp_dibs",)
-COUNTERS = "/sys/kernel/mp_dibs"
 # What sets the identity that both hosts have to have in common, at boot.
 UNIT = Path(__file__).parents[2] / "scripts/system/pximc-smc.service"
 EID = "MPFAB"
@@ -488,18 +488,9 @@ def bring_up(*guests, parameters=None, partners=1):
     wait_for_partners(*guests, count=partners)
 
 
-def ntbctl(guest, words, check=True):
-    return guest.run(f"{programs_dir()}/ntbctl {words}", check=check)
-
-
 def shown(guest, words):
     """What ntbctl tells programs."""
     return json.loads(ntbctl(guest, f"--json {words}").out)
-
-
-def preloaded(words):
-    """The command as `mp_smc_run` has it run."""
-    return f"env LD_PRELOAD={programs_dir()}/libmpsmc.so {words}"
 
 
 def run_unit(guest):
@@ -508,10 +499,6 @@ def run_unit(guest):
     environment = re.search(r"^Environment=(.+)$", unit, re.MULTILINE)[1]
     words = re.search(r"^ExecStart=ntbctl (.+)$", unit, re.MULTILINE)[1]
     guest.run(f"{environment}; {programs_dir()}/ntbctl {words}")
-
-
-def wait_for_partners(*guests, count=1):
-    stack.wait_until(stack.holds(f"{COUNTERS}/partners", f"= {count}"), *guests)
 
 
 def wait_for_no_buffers(guest):

@@ -129,13 +129,15 @@ class Bench:
 
     def _libraries(self):
         """Each library, and what its processes are measured beside."""
+        over = "TCP over mainline's Ethernet"
+        mainline = lambda library: (over, functools.partial(self._mainline, library))
         return (
-            (ports, "ports", [("TCP over mainline's Ethernet", self._mainline)]),
+            (ports, "ports", [mainline(ports)]),
             (pximc, "PXImc", [("doorbells", self._doorbells)]),
             (sisci, "SISCI", [("SISCI with an engine", self._copies)]),
             (vi, "VI", [("VI on a star", self._forwarded)]),
             (mcapi, "MCAPI", [("MCAPI in one host", self._within)]),
-            (smc, "SMC", [("the same over mainline's Ethernet", self._streams)]),
+            (smc, "SMC", [mainline(smc)]),
         )
 
     def _ethernet(self, suffix, window, number):
@@ -204,19 +206,12 @@ class Bench:
         with contenders.hardware(guests, MAIN_WINDOW), network as interface:
             return library.measure(interface, self.seconds)
 
-    def _mainline(self):
+    def _mainline(self, library):
         """What processes have by the kernel's own Ethernet over NTB."""
         guests = self.fabric.hosts
         network = TUNED["tcp_rr"].network(guests, self.program, 1500)
         with contenders.hardware(guests, MAIN_WINDOW), network as interface:
-            return ports.measure_mainline(interface, self.seconds)
-
-    def _streams(self):
-        """What programs have by the kernel's own Ethernet that are measured over SMC."""
-        guests = self.fabric.hosts
-        network = TUNED["tcp_stream_mtu1500"].network(guests, self.program, 1500)
-        with contenders.hardware(guests, MAIN_WINDOW), network as interface:
-            return smc.measure_mainline(interface, self.seconds)
+            return library.measure_mainline(interface, self.seconds)
 
     def _doorbells(self):
         guests = self.fabric.hosts

@@ -6,13 +6,12 @@ import re
 from . import bench_contenders as contenders
 from . import bench_metrics as metrics
 from . import bench_report as report
-from . import stack
+from . import smc
 from .bench_metrics import Metric, Sample
-from .settings import programs_dir
 
 # Whose samples they are, those of what is compared with them included.
 NAME = "smc"
-CONTENDER = contenders.Ours("mp_dibs")
+CONTENDER = contenders.Ours(*smc.MODULES)
 
 STREAM = Metric("smc_stream", "Mbit/s", None)
 RATE = Metric("smc_rr", "1/s", None)
@@ -23,16 +22,10 @@ TUNED = Metric("tuned_stream", "Mbit/s", None)
 TUNED_RATE = Metric("tuned_rr", "1/s", None)
 MEASURED = (STREAM, RATE, TCP, TCP_RATE, TUNED, TUNED_RATE)
 
-_COUNTERS = "/sys/kernel/mp_dibs"
 _PORT = 5011
 _GRACE = 30.0
 # What sockperf tells of half a round trip, in microseconds.
 _LATENCY = re.compile(r"avg-latency=([\d.]+)")
-
-
-def _preloaded():
-    """What `mp_smc_run` puts before a command."""
-    return f"env LD_PRELOAD={programs_dir()}/libmpsmc.so "
 
 
 def round_trips(out):
@@ -62,20 +55,20 @@ def _both(interface, seconds, stream, rate, run=""):
 
 
 def _sent(guest):
-    return int(guest.run(f"cat {_COUNTERS}/sent_bytes").out)
+    return int(guest.read(f"{smc.COUNTERS}/sent_bytes"))
 
 
 def measure(interface, seconds):
     """All samples that need the fabric, by the metrics' names."""
     guests = interface.guests
     for guest in guests:
-        guest.run(f"{programs_dir()}/ntbctl smc identify")
-    stack.wait_until(stack.holds(f"{_COUNTERS}/partners", "= 1"), *guests)
+        smc.ntbctl(guest, "smc identify")
+    smc.wait_for_partners(*guests)
     taken = _both(interface, seconds, TCP, TCP_RATE)
     before = _sent(guests[0])
     for metric, action in (
-        (STREAM, lambda: metrics.tcp_stream(interface, seconds, _preloaded())),
-        (RATE, lambda: _sockperf(interface, seconds, _preloaded())),
+        (STREAM, lambda: metrics.tcp_stream(interface, seconds, smc.preloaded(""))),
+        (RATE, lambda: _sockperf(interface, seconds, smc.preloaded(""))),
     ):
         taken[metric.name] = action()
         after = _sent(guests[0])
