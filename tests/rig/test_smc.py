@@ -9,6 +9,7 @@ import sharing
 import smc
 from frames import peer_id
 from ntbrig import stack
+from ntbrig.settings import programs_dir
 from sharing import MP
 from shell import until
 
@@ -115,7 +116,7 @@ def test_ntbctl_sets_identities_for_the_privileged_alone(fabric):
     guest = fabric.hosts[0]
     refused = smc.ntbctl(guest, "smc identify mpfab", check=False)
     assert refused.rc == 1 and "A to Z" in refused.err
-    nobody = f"setpriv --reuid=65534 --regid=65534 --clear-groups {smc.programs_dir()}/ntbctl"
+    nobody = f"setpriv --reuid=65534 --regid=65534 --clear-groups {programs_dir()}/ntbctl"
     refused = guest.run(f"{nobody} smc identify OTHER", check=False)
     assert refused.rc == 2 and "CAP_NET_ADMIN" in refused.err
     assert guest.run(f"{nobody} smc").out.startswith(f"identity: {smc.EID}\n")
@@ -304,7 +305,9 @@ def test_a_users_connection_goes_on_while_direct_buffers_are_loaded_anew(fabric,
             check_stores(b"beside it")
         assert user.state(connection) == MP.CONNECTION_OPERATIONAL
         user.close(connection)
-        owner.remove(segment, MP.REMOVE_FORCE)
+        told = lambda: owner.call("SEGMENT", "mp_segment", handle=segment)
+        until(lambda: told().connections == 0)
+        owner.remove(segment)
     check_connection(*fabric.hosts)
 
 
