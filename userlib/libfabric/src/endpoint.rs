@@ -132,7 +132,7 @@ impl<M: Memory, D: Device> Endpoint<M, D> {
     /// Accept a request, with data for who asks. Waits until the other host has confirmed that.
     ///
     /// # Errors
-    /// Who has asked is gone, or there is no memory.
+    /// The partner has gone, or there is no memory.
     pub fn accept(&mut self, request: Request<D>, data: &[u8]) -> Result<(), Refusal> {
         let until = Deadline::after(HANDSHAKE);
         let accepted = request.session.accept(request.id, data, until);

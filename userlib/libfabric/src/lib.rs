@@ -7,7 +7,7 @@
 //! |---|---|
 //! | `address` | [`Address`]: a host and a port, which is the name of sessions |
 //! | `channel` | [`Channel`]: posted sends and receives, and the queue pair that moves them |
-//! | `listener` | [`Listener`], [`Request`]: who waits for connections, and what has asked for one |
+//! | `listener` | [`Listener`], [`Request`]: waiting for connections, and a request for one |
 //! | `endpoint` | [`Endpoint`]: how a connection begins and ends |
 //!
 //! Nothing here waits, apart from [`Endpoint::accept`], and nothing has a thread or a lock: whoever

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! Who waits for connections: held server sessions on all interfaces, by the name of an address.
+//! Listeners: held server sessions on all interfaces, by the name of an address.
 
 use crate::{address::Address, PROTOCOL};
 use mp_fabric::{
@@ -25,7 +25,7 @@ pub struct Listener<D: Device = CharDevice> {
     again: Option<Instant>,
 }
 
-/// Someone asks for a connection. Dropping it refuses that.
+/// A request for a connection. Dropping it refuses that.
 #[derive(Debug)]
 pub struct Request<D: Device = CharDevice> {
     pub(crate) session: Session<D>,

@@ -130,7 +130,7 @@ pub enum SmcCommand {
 /// An identity.
 #[derive(Args, Debug)]
 pub struct Identity {
-    /// Its name: up to 32 of A to Z, 0 to 9, `.` and `-`, the first one a letter or a digit
+    /// Name of the identity: up to 32 of A to Z, 0 to 9, `.` and `-`, the first one a letter or a digit
     #[arg(default_value = "MPFAB", value_parser = identity)]
     pub name: String,
 }

@@ -233,7 +233,7 @@ impl Connection {
         }
     }
 
-    /// Have the kernel do something.
+    /// Send a command that has no answer but whether it was carried out.
     ///
     /// # Errors
     /// [`Failure::Kernel`] if it refuses.
